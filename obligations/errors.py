@@ -1,0 +1,91 @@
+"""Errors a user can meet, each with the place in the input it speaks of."""
+
+from __future__ import annotations
+
+import difflib
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A text and the name it is reported under (a path, or ``<built-in>/x.net``)."""
+
+    name: str
+    text: str
+
+    def line(self, number: int) -> str:
+        """Line ``number`` (from 1), without its end; empty when there is none."""
+        lines = self.text.split("\n")
+        return lines[number - 1].rstrip("\r") if 1 <= number <= len(lines) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A place in a source: ``line`` and ``column`` count from 1, ``width`` in characters."""
+
+    line: int
+    column: int
+    width: int = 1
+
+
+class ObligationsError(Exception):
+    """What the tool cannot do, in one message for the user; the command exits with 2."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def render(self) -> str:
+        """The message as it is shown."""
+        return f"error: {self.message}" + (f"\n  {self.hint}" if self.hint else "")
+
+
+class InputError(ObligationsError):
+    """Input that cannot be read or resolved, with its place and, if any, the nearest valid name."""
+
+    def __init__(self, source: Source, span: Span, message: str, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.source = source
+        self.span = span
+
+    def render(self) -> str:
+        """``file:line:column: error: …``, the offending line, and a caret under the text."""
+        span = self.span
+        line = self.source.line(span.line)
+        head = f"{self.source.name}:{span.line}:{span.column}: error: {self.message}"
+        out = [head]
+        if line.strip():
+            start = max(0, min(span.column - 1, len(line)))
+            # A very long line is shown around the caret only.
+            cut = max(0, start - 60)
+            shown = line[cut : cut + 120]
+            before = shown[: start - cut]
+            width = max(1, min(span.width, len(shown) - len(before)))
+            pad = "".join("\t" if c == "\t" else " " * _columns(c) for c in before)
+            marked = shown[len(before) : len(before) + width]
+            carets = "^" * max(1, sum(_columns(c) for c in marked))
+            out += [f"  {shown}", f"  {pad}{carets}"]
+        if self.hint:
+            out.append(f"  {self.hint}")
+        return "\n".join(out)
+
+
+def _columns(char: str) -> int:
+    """How many terminal columns ``char`` takes."""
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint ``did you mean …?`` with the nearest of ``known``, or the valid names, or nothing."""
+    names = sorted(set(known))
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean '{close[0]}'?"
+    if names and len(names) <= 12:
+        return "valid here: " + ", ".join(names)
+    return ""

@@ -1,0 +1,571 @@
+"""Lean terms and declaration heads as text, laid out the way mathlib is written.
+
+A term becomes a small document (:class:`Doc`), and a document becomes lines no longer than a width.
+Parentheses follow the precedences of Lean 4 and Mathlib, so that what is printed reads back as the
+term it came from. Where Lean would take a ``fun``, ``∀``, ``∑`` or ``let`` bare but a reader would
+stumble (an argument, an operand of arithmetic), parentheses are printed.
+
+Nothing here recurses on a term: :func:`term` prints one of any depth.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from obligations.lean.syntax import (
+    Anon,
+    App,
+    Ascribe,
+    Bin,
+    Bind,
+    Binder,
+    DotIdent,
+    Hole,
+    Ident,
+    Let,
+    NamedArg,
+    Num,
+    Proj,
+    Raw,
+    Str,
+    Term,
+    Tuple,
+    Un,
+)
+
+# --- documents ------------------------------------------------------------------------------------
+
+_TEXT, _LINE, _CAT, _NEST, _ALIGN, _GROUP, _FILL = range(7)
+
+
+class Doc(NamedTuple):
+    """A layout to choose: ``kind`` with its ``parts``, and what choosing needs to know.
+
+    ``flat`` is the text on one line, ``None`` when it is longer than any line may be. ``lead`` is
+    the number of characters before the first place where a line may end, and ``breaks`` says
+    whether there is such a place.
+    """
+
+    kind: int
+    parts: tuple[Doc, ...]
+    flat: str | None
+    lead: int
+    breaks: bool
+    number: int = 0  # nest: columns; fill under way: how many lines there were before its last item
+
+
+def _text(text: str) -> Doc:
+    """``text`` as it is, never broken."""
+    return Doc(_TEXT, (), text, len(text), False)
+
+
+def _separator(flat: str) -> Doc:
+    """``flat`` on one line, otherwise the end of a line."""
+    return Doc(_LINE, (), flat, 0, True)
+
+
+_SPACE: Final = _separator(" ")
+_SEMICOLON: Final = _separator("; ")
+
+# One-line forms longer than this are not kept: they never fit, and keeping them would cost the
+# square of the size of a deep term.
+_LONGEST: Final = 400
+
+
+def _lead(parts: Iterable[Doc]) -> tuple[int, bool]:
+    lead = 0
+    for part in parts:
+        lead += part.lead
+        if part.breaks:
+            return lead, True
+    return lead, False
+
+
+def _flat(parts: Iterable[Doc], between: str) -> str | None:
+    texts = [p.flat for p in parts]
+    if None in texts:
+        return None
+    flat = between.join(texts)  # type: ignore[arg-type]
+    return flat if len(flat) <= _LONGEST else None
+
+
+def _cat(*parts: Doc) -> Doc:
+    """``parts`` one after another."""
+    return Doc(_CAT, parts, _flat(parts, ""), *_lead(parts))
+
+
+def _nest(columns: int, doc: Doc) -> Doc:
+    """``doc`` with its further lines ``columns`` more to the right."""
+    return Doc(_NEST, (doc,), doc.flat, doc.lead, doc.breaks, columns)
+
+
+def _align(doc: Doc) -> Doc:
+    """``doc`` with its further lines at the column where it starts."""
+    return Doc(_ALIGN, (doc,), doc.flat, doc.lead, doc.breaks)
+
+
+def _group(doc: Doc) -> Doc:
+    """``doc`` on one line if it fits, otherwise with every separator of its own a line's end."""
+    return Doc(_GROUP, (doc,), doc.flat, doc.lead, doc.breaks)
+
+
+def _fill(items: Sequence[Doc]) -> Doc:
+    """``items`` with spaces between, as many on a line as fit; one that takes several lines
+    ends its last."""
+    if len(items) == 1:
+        return items[0]
+    first = items[0]
+    return Doc(_FILL, tuple(items), _flat(items, " "), first.lead, True)
+
+
+def _render(doc: Doc, indent: int, width: int, column: int) -> str:
+    """The lines of ``doc``, the first one starting at ``column``."""
+    out: list[str] = []
+    lines = 0
+    stack: list[tuple[int, Doc]] = [(indent, doc)]
+
+    def tail() -> int:
+        """How many characters must follow on this line, whatever is chosen next."""
+        return _lead(d for _, d in reversed(stack))[0]
+
+    while stack:
+        indent, doc = stack.pop()
+        kind = doc.kind
+        if kind == _TEXT:
+            assert doc.flat is not None
+            out.append(doc.flat)
+            column += len(doc.flat)
+        elif kind == _LINE:
+            lines += 1
+            out.append("\n" + " " * indent)
+            column = indent
+        elif kind == _CAT:
+            stack.extend((indent, part) for part in reversed(doc.parts))
+        elif kind == _NEST:
+            stack.append((indent + doc.number, doc.parts[0]))
+        elif kind == _ALIGN:
+            stack.append((column, doc.parts[0]))
+        elif kind == _GROUP:
+            flat = doc.flat
+            if flat is not None and column + len(flat) + tail() <= width:
+                out.append(flat)
+                column += len(flat)
+            else:
+                stack.append((indent, doc.parts[0]))
+        elif doc.number == 0:  # a fill not yet begun
+            rest = Doc(_FILL, doc.parts[1:], None, 0, len(doc.parts) > 1, lines + 1)
+            stack += [(indent, rest), (indent, _group(doc.parts[0]))]
+        else:
+            item = doc.parts[0]
+            last = len(doc.parts) == 1
+            fits = (
+                doc.number == lines + 1
+                and item.flat is not None
+                and column + 1 + len(item.flat) + (tail() if last else 0) <= width
+            )
+            if fits:
+                out.append(" ")
+                column += 1
+            else:
+                lines += 1
+                out.append("\n" + " " * indent)
+                column = indent
+            if not last:
+                stack.append((indent, Doc(_FILL, doc.parts[1:], None, 0, True, lines + 1)))
+            stack.append((indent, _group(item)))
+    return "".join(out)
+
+
+# --- precedence -----------------------------------------------------------------------------------
+
+_MAX: Final = 1024  # an argument of an application
+_LEAD: Final = 1023  # an application
+_SUM: Final = 67  # the body of a ∑
+_NOT: Final = 40  # the operand of ¬
+_NEG: Final = 75  # unary minus, and its operand
+_RELATION: Final = 50
+_CLOSED: Final = 10_000  # the right edge of a term takes in no operator that follows
+
+
+def _left(level: int) -> tuple[int, int, int]:
+    return level, level, level + 1
+
+
+def _right(level: int) -> tuple[int, int, int]:
+    return level, level + 1, level
+
+
+def _none(level: int) -> tuple[int, int, int]:
+    return level, level + 1, level + 1
+
+
+# The level of an infix operation, and the least level of its left and of its right operand.
+_INFIX: Final[dict[str, tuple[int, int, int]]] = {
+    "|>": _left(10),
+    "<|": _right(10),
+    "↔": _none(20),
+    "→": _right(25),
+    "∨": _right(30),
+    "||": _left(30),
+    "∧": _right(35),
+    "&&": _left(35),
+    "×": _right(35),
+    **dict.fromkeys(("=", "≠", "<", "≤", ">", "≥", "==", "∈", "∉", "⊆", "∣"), _none(_RELATION)),
+    **dict.fromkeys(("+", "-", "++"), _left(65)),
+    "::": _right(67),
+    **dict.fromkeys(("*", "/", "%"), _left(70)),
+    "•": _right(73),
+    "^": _right(75),
+    "∘": _right(90),
+}
+# An operator not listed gets parentheses around it and around its operands.
+_UNKNOWN: Final = (0, _MAX, _MAX)
+
+_BODY: Final = {"fun": 0, "∀": 0, "∃": 0, "∑": _SUM, "∏": _SUM}
+
+
+class _Out(NamedTuple):
+    """A printed term without parentheses around it.
+
+    ``level`` is its precedence. ``edge`` is the least level of an operator that, written after it,
+    would be read as part of it (a ``fun`` at the right edge takes in everything). ``minus`` says
+    that it starts with ``-``, which after a line end Lean reads as subtraction. ``key`` is equal
+    for arguments that belong together on a line.
+    """
+
+    doc: Doc
+    level: int = _MAX
+    edge: int = _CLOSED
+    minus: bool = False
+    key: str = ""
+
+
+def _parens(doc: Doc) -> Doc:
+    return _cat(_text("("), doc, _text(")"))
+
+
+def _operand(out: _Out, least: int, follows: int = -1) -> tuple[Doc, _Out]:
+    """``out`` as an operand of at least level ``least`` before an operator of level ``follows``.
+
+    The document, in parentheses where they are needed, and what its edges look like now.
+    """
+    if out.level >= least and out.edge > follows:
+        return out.doc, out
+    doc = _parens(out.doc)
+    return doc, _Out(doc)
+
+
+# --- terms ----------------------------------------------------------------------------------------
+
+_Visit = Generator[Term, _Out, _Out]
+
+
+def _build(root: Term) -> _Out:
+    """Run :func:`_visit` on ``root`` and, without recursion, on every part it asks for."""
+    stack = [_visit(root)]
+    result: _Out | None = None
+    while True:
+        try:
+            part = next(stack[-1]) if result is None else stack[-1].send(result)
+        except StopIteration as done:
+            stack.pop()
+            result = done.value
+            assert result is not None
+            if not stack:
+                return result
+        else:
+            stack.append(_visit(part))
+            result = None
+
+
+def _visit(t: Term) -> _Visit:
+    match t:
+        case Ident(name) | Hole(name):
+            return _Out(_text(name))
+        case Num(value):
+            return _Out(_text(str(value)))
+        case App(fn, args):
+            return (yield from _app(fn, args))
+        case Bin():
+            return (yield from _bin(t))
+        case Bind():
+            return (yield from _bind(t))
+        case Let():
+            return (yield from _let(t))
+        case Str(value):
+            return _Out(_text(f'"{value}"'))
+        case DotIdent(name):
+            return _Out(_text(name if name.startswith(".") else f".{name}"))
+        case Proj(inner, field):
+            out = yield inner
+            bracketed = isinstance(inner, (Proj, Tuple, Ascribe))
+            head = out.doc if bracketed else _parens(out.doc)
+            return _Out(_cat(head, _text(f".{field}")))
+        case Un("⁻¹", inner):
+            doc, _ = _operand((yield inner), _MAX)
+            return _Out(_cat(doc, _text("⁻¹")))
+        case Un("¬", inner):
+            # Lean takes `¬a = b` for `¬(a = b)`; the parentheses are for people.
+            doc, edges = _operand((yield inner), _LEAD)
+            return _Out(_cat(_text("¬"), doc), _LEAD, min(_NOT, edges.edge))
+        case Un(op, inner):
+            out = yield inner
+            # `--` would start a comment.
+            doc, edges = _operand(out, _MAX if out.minus else _NEG)
+            return _Out(_cat(_text(op), doc), _NEG, min(_NEG, edges.edge), minus=op == "-")
+        case Ascribe(inner, type_):
+            value, of = (yield inner).doc, (yield type_).doc
+            body = _cat(value, _text(" :"), _nest(2, _cat(_SPACE, of)))
+            return _Out(_parens(_group(body)))
+        case Anon(items):
+            return _Out((yield from _listed("⟨", items, "⟩")))
+        case Tuple(items):
+            return _Out((yield from _listed("(", items, ")")))
+        case Raw(tokens):
+            return _Out(_raw(tokens), 0, 0)
+
+
+def _listed(opening: str, items: tuple[Term, ...], closing: str) -> Generator[Term, _Out, Doc]:
+    docs = []
+    for i, item in enumerate(items):
+        doc = (yield item).doc
+        docs.append(_cat(doc, _text(",")) if i + 1 < len(items) else doc)
+    if not docs:
+        return _text(opening + closing)
+    return _cat(_text(opening), _nest(len(opening), _group(_fill(docs))), _text(closing))
+
+
+def _raw(tokens: tuple[str, ...]) -> Doc:
+    words: list[str] = []
+    glue = True
+    for token in tokens:
+        if words and (glue or token in {")", "⟩", "]", "}", ","}):
+            words[-1] += token
+        else:
+            words.append(token)
+        glue = token in {"(", "⟨", "[", "{"}
+    return _group(_fill([_text(w) for w in words])) if words else _text("")
+
+
+def _app(fn: Term, args: tuple[Term | NamedArg, ...]) -> _Visit:
+    out = yield fn
+    bare = isinstance(fn, (Ident, DotIdent, Proj, Tuple, Ascribe))
+    items = [out.doc if bare else _parens(out.doc)]
+    run: list[Doc] = []
+    key = ""
+    for arg in args:
+        if isinstance(arg, NamedArg):
+            value = (yield arg.value).doc
+            doc, new = _cat(_text(f"({arg.name} := "), value, _text(")")), "(:=)"
+        else:
+            out = yield arg
+            doc, new = _operand(out, _MAX)[0], out.key
+        # Arguments that look alike, `(h := h) (w := w)`, are kept on one line.
+        if not (new and new == key) and run:
+            items.append(_fill(run))
+            run = []
+        run.append(doc)
+        key = new
+    items.append(_fill(run))
+    head = fn.name if isinstance(fn, (Ident, DotIdent)) else ""
+    return _Out(_group(_nest(2, _fill(items))), _LEAD, key=head)
+
+
+_LEADING: Final = frozenset("∧∨∘")
+
+
+def _bin(t: Bin) -> _Visit:
+    level, left, right = _INFIX.get(t.op, _UNKNOWN)
+    # A chain such as `a + b - c` or `p ∧ q ∧ r` is laid out as one.
+    terms: list[Term] = []
+    ops: list[str] = []
+    spine: Term = t
+    if left == level:
+        while isinstance(spine, Bin) and _INFIX.get(spine.op, _UNKNOWN) == (level, left, right):
+            terms.append(spine.right)
+            ops.append(spine.op)
+            spine = spine.left
+        terms.append(spine)
+        terms.reverse()
+        ops.reverse()
+    else:
+        while isinstance(spine, Bin) and (spine is t or (right == level and spine.op == t.op)):
+            terms.append(spine.left)
+            ops.append(spine.op)
+            spine = spine.right
+        terms.append(spine)
+
+    docs: list[Doc] = []
+    edge, minus = _CLOSED, False
+    for i, part in enumerate(terms):
+        out = yield part
+        first, last = i == 0, i + 1 == len(terms)
+        if left == level:
+            least = left if first else right
+        else:
+            least = right if last else left
+        doc, edges = _operand(out, least, -1 if last else level)
+        if first:
+            minus = edges.minus
+        if last:
+            edge = edges.edge
+        docs.append(doc)
+    return _Out(_group(_infix(docs, ops, level)), level, edge, minus, key=f" {t.op}")
+
+
+def _infix(docs: list[Doc], ops: list[str], level: int) -> Doc:
+    """Operands and the operators between them, over several lines."""
+    if ops[0] in _LEADING:
+        rest = [
+            _cat(_SPACE, _text(f"{op} "), _nest(2, doc))
+            for op, doc in zip(ops, docs[1:], strict=True)
+        ]
+        return _nest(2, _cat(_nest(2, docs[0]), *rest))
+    if level in (20, _RELATION):
+        (lhs, rhs), (op,) = docs, ops
+        if not rhs.breaks and rhs.lead <= 12:
+            return _cat(lhs, _text(f" {op} "), rhs)
+        return _cat(lhs, _text(f" {op}"), _nest(2, _cat(_SPACE, rhs)))
+    items = [_cat(doc, _text(f" {op}")) for op, doc in zip(ops, docs, strict=False)]
+    return _nest(2, _fill([*items, docs[-1]]))
+
+
+def _bind(t: Bind) -> _Visit:
+    # Heads of the same kind stand together: `∑ n : Fin N, ∑ j : Fin k, …`.
+    heads = []
+    body: Term = t
+    while isinstance(body, Bind) and _BODY[body.quantifier] == _BODY[t.quantifier]:
+        groups = yield from _binders(body.binders)
+        sign = _text(body.quantifier if body.quantifier in "∑∏∀∃" else "fun")
+        end = _text(" =>" if body.quantifier == "fun" else ",")
+        heads.append(_cat(_nest(4, _fill([sign, *groups])), end))
+        body = body.body
+    out = yield body
+    least = _BODY[t.quantifier]
+    doc, edges = _operand(out, least)
+    laid = _nest(2, _cat(_fill(heads), _SPACE, doc))
+    return _Out(_group(laid), _RELATION + 1, min(least, edges.edge))
+
+
+def _let(t: Let) -> _Visit:
+    parts: list[Doc] = []
+    body: Term = t
+    while isinstance(body, Let):
+        head = _text(f"let {body.name}")
+        if body.type is not None:
+            of = (yield body.type).doc
+            head = _cat(head, _text(" : "), _nest(4, of))
+        value = yield body.value
+        doc = _parens(value.doc) if isinstance(body.value, Let) else value.doc
+        parts += [_group(_cat(head, _text(" :="), _nest(4, _cat(_SPACE, doc)))), _SEMICOLON]
+        body = body.body
+    out = yield body
+    # After a line end Lean would take a leading `-` for a subtraction from the last value.
+    parts.append(_parens(out.doc) if out.minus else out.doc)
+    return _Out(_align(_cat(*parts)), 0, 0)
+
+
+# --- binders and declarations ---------------------------------------------------------------------
+
+_CLOSING: Final = {"(": ")", "{": "}", "[": "]", "⦃": "⦄", "": ""}
+
+
+def _binders(groups: tuple[Binder, ...]) -> Generator[Term, _Out, list[Doc]]:
+    docs = []
+    for b in groups:
+        kind = b.kind
+        if kind == "" and b.type is not None and len(groups) > 1:
+            kind = "("  # `fun x : A y : B` is not Lean
+        names = " ".join(b.names)
+        doc = _text(kind + names)
+        if b.type is not None:
+            of = (yield b.type).doc
+            colon = _text(f"{kind}{names} : " if names else kind)
+            doc = _cat(colon, _nest(2, of))
+        if b.default is not None:
+            default = (yield b.default).doc
+            doc = _cat(doc, _text(" := "), _nest(2, default))
+        docs.append(_cat(doc, _text(_CLOSING[kind])))
+    return docs
+
+
+def _finish(parts: Generator[Term, _Out, list[Doc]]) -> Iterator[Doc]:
+    """The documents a generator of :func:`_binders` makes, run to its end."""
+    try:
+        part = next(parts)
+        while True:
+            part = parts.send(_build(part))
+    except StopIteration as done:
+        yield from done.value
+
+
+def term(t: Term, *, indent: int = 0, width: int = 100, column: int = 0) -> str:
+    """``t`` as Lean text.
+
+    Parameters
+    ----------
+    t
+        The term. A ``let`` at the top is printed one binding per line.
+    indent
+        Column to which further lines are indented (deeper parts go further right).
+    width
+        Longest line, in characters; only a single word may be longer.
+    column
+        Column at which the first line starts; nothing is printed before it.
+
+    Returns
+    -------
+    str
+        Text without a final line end, from which the reader gets ``t`` back.
+    """
+    return _render(_build(t).doc, indent, width, column)
+
+
+def binders(groups: tuple[Binder, ...]) -> list[str]:
+    """Each binder group on one line, as ``(x y : T)``."""
+    return [_render(_group(doc), 0, 1_000_000, 0) for doc in _finish(_binders(groups))]
+
+
+def signature(
+    head: str,
+    groups: tuple[Binder, ...],
+    type_: Term | None,
+    tail: str = "",
+    *,
+    indent: int = 0,
+    width: int = 100,
+) -> str:
+    """The head of a declaration: what it is, its binders, its type, and how its value starts.
+
+    Parameters
+    ----------
+    head
+        Everything before the binders, ``noncomputable def f``.
+    groups
+        Binder groups; as many on a line as fit, further lines four columns in.
+    type_
+        Type or statement after the colon, if there is one; on lines of its own when it does not
+        fit behind the binders.
+    tail
+        What follows, ``:=`` or ``:= by``, on the last line.
+    indent, width
+        Column of ``head``, and the longest line.
+
+    Returns
+    -------
+    str
+        Text without a final line end; ``head`` is not indented.
+    """
+    items = [_text(head), *_finish(_binders(groups))]
+    end = _text(f" {tail.strip()}" if tail.strip() else "")
+    if type_ is None:
+        items[-1] = _cat(items[-1], end)
+        return _render(_nest(4, _fill(items)), indent, width, indent)
+    items[-1] = _cat(items[-1], _text(" :"))
+    of = _cat(_build(type_).doc, end)
+    if isinstance(type_, Let):
+        doc = _nest(4, _cat(_fill(items), _SPACE, of))
+    else:
+        doc = _nest(4, _fill([*items, of]))
+    return _render(doc, indent, width, indent)

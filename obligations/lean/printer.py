@@ -242,7 +242,7 @@ class _Out(NamedTuple):
 
 
 def _parens(doc: Doc) -> Doc:
-    return _cat(_text("("), doc, _text(")"))
+    return _cat(_text("("), _group(doc), _text(")"))
 
 
 def _operand(out: _Out, least: int, follows: int = -1) -> tuple[Doc, _Out]:
@@ -315,8 +315,8 @@ def _visit(t: Term) -> _Visit:
             doc, edges = _operand(out, _MAX if out.minus else _NEG)
             return _Out(_cat(_text(op), doc), _NEG, min(_NEG, edges.edge), minus=op == "-")
         case Ascribe(inner, type_):
-            value, of = (yield inner).doc, (yield type_).doc
-            body = _cat(value, _text(" :"), _nest(2, _cat(_SPACE, of)))
+            head, of = (yield inner).doc, (yield type_).doc
+            body = _cat(head, _text(" :"), _nest(2, _cat(_SPACE, of)))
             return _Out(_parens(_group(body)))
         case Anon(items):
             return _Out((yield from _listed("⟨", items, "⟩")))
@@ -401,10 +401,8 @@ def _bin(t: Bin) -> _Visit:
     for i, part in enumerate(terms):
         out = yield part
         first, last = i == 0, i + 1 == len(terms)
-        if left == level:
-            least = left if first else right
-        else:
-            least = right if last else left
+        # The chain's own end has the strict level on one side only.
+        least = left if first or (left != level and not last) else right
         doc, edges = _operand(out, least, -1 if last else level)
         if first:
             minus = edges.minus

@@ -36,7 +36,7 @@ from obligations.lean.syntax import (
 
 # --- documents ------------------------------------------------------------------------------------
 
-_TEXT, _LINE, _CAT, _NEST, _ALIGN, _GROUP, _FILL = range(7)
+_TEXT, _LINE, _CAT, _NEST, _ALIGN, _GROUP, _FILL, _HUG = range(8)
 
 
 class Doc(NamedTuple):
@@ -71,6 +71,7 @@ _SEMICOLON: Final = _separator("; ")
 # One-line forms longer than this are not kept: they never fit, and keeping them would cost the
 # square of the size of a deep term.
 _LONGEST: Final = 400
+_HUGE: Final = 1_000_000
 
 
 def _lead(parts: Iterable[Doc]) -> tuple[int, bool]:
@@ -110,6 +111,11 @@ def _group(doc: Doc) -> Doc:
     return Doc(_GROUP, (doc,), doc.flat, doc.lead, doc.breaks)
 
 
+def _hug(doc: Doc) -> Doc:
+    """``doc`` as an item of a fill that starts on the line it is on if it fits on no line whole."""
+    return Doc(_HUG, (doc,), doc.flat, doc.lead, doc.breaks)
+
+
 def _fill(items: Sequence[Doc]) -> Doc:
     """``items`` with spaces between, as many on a line as fit; one that takes several lines
     ends its last."""
@@ -146,7 +152,7 @@ def _render(doc: Doc, indent: int, width: int, column: int) -> str:
             stack.append((indent + doc.number, doc.parts[0]))
         elif kind == _ALIGN:
             stack.append((column, doc.parts[0]))
-        elif kind == _GROUP:
+        elif kind in (_GROUP, _HUG):
             flat = doc.flat
             if flat is not None and column + len(flat) + tail() <= width:
                 out.append(flat)
@@ -159,12 +165,15 @@ def _render(doc: Doc, indent: int, width: int, column: int) -> str:
         else:
             item = doc.parts[0]
             last = len(doc.parts) == 1
-            fits = (
-                doc.number == lines + 1
-                and item.flat is not None
-                and column + 1 + len(item.flat) + (tail() if last else 0) <= width
-            )
-            if fits:
+            size = _HUGE if item.flat is None else len(item.flat)
+            size += tail() if last else 0
+            if doc.number != lines + 1:
+                same = False
+            elif item.kind == _HUG and indent + size > width:
+                same = column + 1 + item.lead <= width
+            else:
+                same = column + 1 + size <= width
+            if same:
                 out.append(" ")
                 column += 1
             else:
@@ -333,7 +342,8 @@ def _listed(opening: str, items: tuple[Term, ...], closing: str) -> Generator[Te
         docs.append(_cat(doc, _text(",")) if i + 1 < len(items) else doc)
     if not docs:
         return _text(opening + closing)
-    return _cat(_text(opening), _nest(len(opening), _group(_fill(docs))), _text(closing))
+    columns = 2 if opening == "⟨" else 1
+    return _cat(_text(opening), _nest(columns, _group(_fill(docs))), _text(closing))
 
 
 def _raw(tokens: tuple[str, ...]) -> Doc:
@@ -368,11 +378,14 @@ def _app(fn: Term, args: tuple[Term | NamedArg, ...]) -> _Visit:
         run.append(doc)
         key = new
     items.append(_fill(run))
+    if _short(items[0]) or (isinstance(args[-1], Bind) and len(items) == 2):
+        items[1] = _hug(items[1])
     head = fn.name if isinstance(fn, (Ident, DotIdent)) else ""
     return _Out(_group(_nest(2, _fill(items))), _LEAD, key=head)
 
 
 _LEADING: Final = frozenset("∧∨∘")
+_SHORT: Final = 8  # characters
 
 
 def _bin(t: Bin) -> _Visit:
@@ -422,11 +435,19 @@ def _infix(docs: list[Doc], ops: list[str], level: int) -> Doc:
         return _nest(2, _cat(_nest(2, docs[0]), *rest))
     if level in (20, _RELATION):
         (lhs, rhs), (op,) = docs, ops
-        if not rhs.breaks and rhs.lead <= 12:
-            return _cat(lhs, _text(f" {op} "), rhs)
-        return _cat(lhs, _text(f" {op}"), _nest(2, _cat(_SPACE, rhs)))
+        after = _text(" ") if _short(rhs) else _SPACE
+        return _nest(2, _cat(lhs, _text(f" {op}"), after, rhs))
     items = [_cat(doc, _text(f" {op}")) for op, doc in zip(ops, docs, strict=False)]
-    return _nest(2, _fill([*items, docs[-1]]))
+    if _short(docs[-1]):
+        items[-1] = _cat(items[-1], _text(" "), docs[-1])
+    else:
+        items.append(docs[-1])
+    return _nest(2, _fill(items))
+
+
+def _short(doc: Doc) -> bool:
+    """Whether ``doc`` is a word so short that it is not left alone on a line."""
+    return not doc.breaks and doc.lead <= _SHORT
 
 
 def _bind(t: Bind) -> _Visit:

@@ -1,0 +1,178 @@
+"""Batch BatchNorm: statistics over batch, rows and columns, one pair per channel."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from obligations.ops.base import (
+    Array,
+    Backward,
+    Clause,
+    Family,
+    Name,
+    Operation,
+    Parameter,
+)
+from obligations.ops.core import join, split
+
+# In a value split as (p, m, N, c, h * w), the axes a channel's statistics run over.
+_SPREAD = (2, 4)
+
+
+def forward(n: int, c: int, area: int, eps: Array, gamma: Array, beta: Array, x: Array) -> Array:
+    """``γ · (x - μ) / √(var + ε) + β``, with the biased variance.
+
+    ``x`` is ``(p, *batch, N * (c * area))``, and so is the result.
+    """
+    rows = split(x, n, c, area)
+    centred = rows - rows.mean(axis=_SPREAD, keepdims=True)
+    variance = (centred * centred).mean(axis=_SPREAD, keepdims=True)
+    unit = centred / np.sqrt(variance + split(eps, 1, 1, 1))
+    return join(split(gamma, 1, c, 1) * unit + split(beta, 1, c, 1), x)
+
+
+def _saved(n: int, c: int, area: int, eps: Array, x: Array) -> tuple[Array, Array]:
+    """``x̂`` and ``1 / √(var + ε)`` of a saved input, as ``(p, m, N, c, area)`` and broadcast.
+
+    Written apart from :func:`forward`, so that a mistake there is not repeated here.
+    """
+    rows = split(x, n, c, area)
+    count = n * area
+    mean = np.einsum("pmnca->pmc", rows)[:, :, None, :, None] / count
+    spread = np.einsum("pmnca,pmnca->pmc", rows - mean, rows - mean)[:, :, None, :, None]
+    inverse = (spread / count + split(eps, 1, 1, 1)) ** -0.5
+    return (rows - mean) * inverse, inverse
+
+
+def input_gradient(
+    n: int, c: int, area: int, eps: Array, gamma: Array, x: Array, dy: Array
+) -> Array:
+    """The three-term formula ``γ / √(var + ε) · (dy - mean(dy) - x̂ · mean(dy · x̂))``."""
+    unit, inverse = _saved(n, c, area, eps, x)
+    cot = split(dy, n, c, area)
+    along = unit * (cot * unit).mean(axis=_SPREAD, keepdims=True)
+    centred = cot - cot.mean(axis=_SPREAD, keepdims=True) - along
+    return join(split(gamma, 1, c, 1) * inverse * centred, x, dy)
+
+
+def gamma_gradient(n: int, c: int, area: int, eps: Array, x: Array, cot: Array) -> Array:
+    """The channel sum of ``cot · x̂``: ``(p, *batch, c)``."""
+    unit, _ = _saved(n, c, area, eps, x)
+    return join((split(cot, n, c, area) * unit).sum(axis=_SPREAD), x, cot)
+
+
+def gamma_magnitude(n: int, c: int, area: int, eps: Array, x: Array, cot: Array) -> Array:
+    """The channel sum of ``|cot · x̂|``."""
+    unit, _ = _saved(n, c, area, eps, x)
+    return join(np.abs(split(cot, n, c, area) * unit).sum(axis=_SPREAD), x, cot)
+
+
+def beta_gradient(n: int, c: int, area: int, cot: Array) -> Array:
+    """The channel sum of ``cot``: ``(p, *batch, c)``."""
+    return join(split(cot, n, c, area).sum(axis=_SPREAD), cot)
+
+
+def _batch_bn(n: int, c: int, h: int, w: int, *rest: Array) -> Array:
+    return forward(n, c, h * w, *rest)
+
+
+_FLAT = "Vec (N * (c * h * w))"
+_CHANNELS = "Vec (N * (c * (h * w)))"
+
+_NAMES = (
+    Name(
+        "bnBatchLA",
+        f"(N c h w : Nat) (ε : ℝ) (γ β : Vec c) (x : {_FLAT}) : {_FLAT}",
+        value=_batch_bn,
+    ),
+    # Not a name of the library: the layer over the index its parameter nodes use.
+    Name(
+        "bnBatchFlat",
+        f"(N c h w : Nat) (ε : ℝ) (γ β : Vec c) (x : {_CHANNELS}) : {_CHANNELS}",
+        value=_batch_bn,
+    ),
+    Name(
+        "bnInB",
+        f"(N c h w : Nat) (ε : ℝ) (γ : Vec c) (x dy : {_FLAT}) : {_FLAT}",
+        value=lambda n, c, h, w, *rest: input_gradient(n, c, h * w, *rest),
+    ),
+    Name(
+        "bnBackB",
+        f"(N c h w : Nat) (ε : ℝ) (hε : 0 < ε) (γ β : Vec c) (x dy : {_FLAT}) : {_FLAT}",
+        definition=f"fun i => ∑ j : Fin (N * (c * h * w)),"
+        f" pdiv (fun x' : {_FLAT} => bnBatchLA N c h w ε γ β x') x i j * dy j",
+        inert=("hε", "β"),
+    ),
+    Name(
+        "bnInB_eq_bnBackB",
+        "(N c h w : Nat) (ε : ℝ) (hε : 0 < ε) (γ β : Vec c)"
+        " : bnInB N c h w ε γ = bnBackB N c h w ε hε γ β",
+        proves=True,
+    ),
+    Name(
+        "SHlo.bnGammaGradB",
+        f"{{N c h w : Nat}} (vN epsStr : String) (ε : ℝ) (v : {_CHANNELS})"
+        " (e : SHlo (N * (c * (h * w)))) : SHlo c",
+        value=lambda n, c, h, w, v_name, eps_name, *rest: gamma_gradient(n, c, h * w, *rest),
+        magnitude=lambda n, c, h, w, v_name, eps_name, *rest: gamma_magnitude(n, c, h * w, *rest),
+        inert=("vN", "epsStr"),
+    ),
+    Name(
+        "SHlo.bnBetaGradB",
+        "{N c h w : Nat} (e : SHlo (N * (c * (h * w)))) : SHlo c",
+        value=lambda n, c, h, w, e: beta_gradient(n, c, h * w, e),
+        magnitude=lambda n, c, h, w, e: beta_gradient(n, c, h * w, np.abs(e)),
+    ),
+    Name(
+        "GradNodeB.BnPairTiedB",
+        "(N c h w : Nat) (vN epsStr cotN : String) (ε : ℝ) (γ β : Vec c)"
+        f" (v cot : {_CHANNELS}) : Prop",
+        definition="(∀ idx : Fin c, den (SHlo.bnGammaGradB vN epsStr ε v (.operand cotN cot)) idx ="
+        " ∑ j : Fin (N * (c * (h * w))),"
+        " pdiv (fun γ' : Vec c => bnBatchFlat N c h w ε γ' β v) γ idx j * cot j)"
+        " ∧ (∀ idx : Fin c, den (SHlo.bnBetaGradB (.operand cotN cot)) idx ="
+        " ∑ j : Fin (N * (c * (h * w))),"
+        " pdiv (fun β' : Vec c => bnBatchFlat N c h w ε γ β' v) β idx j * cot j)",
+        inert=("vN", "epsStr", "cotN"),
+    ),
+    Name(
+        "GradNodeB.bnPairTiedB_holds",
+        "{N c h w : Nat} {vN epsStr cotN : String} {ε : ℝ} {γ β : Vec c}"
+        f" {{v cot : {_CHANNELS}}}"
+        " : GradNodeB.BnPairTiedB N c h w vN epsStr cotN ε γ β v cot",
+        proves=True,
+    ),
+)
+
+
+def _run(dims: Mapping[str, int], params: Mapping[str, Any], x: Array) -> Array:
+    area = dims["h"] * dims["w"]
+    return forward(dims["N"], dims["c"], area, params["ε"], params["γ"], params["β"], x)
+
+
+BATCHNORM = Operation(
+    word="bn",
+    axes=(("c", "h", "w"), ("c", "h", "w")),
+    forward="bnBatchLA N c h w ε γ β x",
+    run=_run,
+    backward=Backward(token="bnBatchBack", operands=("γ", "x"), lean="bnInB N c h w ε γ x dy"),
+    parameters=(
+        Parameter("γ", "Vec c", "scale"),
+        Parameter("β", "Vec c", "shift", zero_before_batchnorm=True),
+    ),
+    clauses=(
+        Clause(
+            covers=("γ", "β"),
+            f32="GradNodeB.BnPairTiedB N c h w vN epsStr cotN ε γ β"
+            " (reassocB N c h w x) (reassocB N c h w cot)",
+            proof_f32="bnPairTiedB_holds",
+        ),
+    ),
+    hyper=("ε",),
+    linear=False,
+)
+
+FAMILY = Family(operations=(BATCHNORM,), names=_NAMES)

@@ -1,0 +1,816 @@
+"""StableHLO text to functions of operations in SSA form, each with its line in the file.
+
+The grammar (``grammar/stablehlo.lark``) names no operation. What the parts of a known one mean is
+said here, in one table from pretty and generic forms to the same attribute names, so that
+``dims = [1, 0]`` and ``permutation = array<i64: 1, 0>`` of a transpose are one thing to a reader of
+the result. An operation without an entry keeps its parts as they are written.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, TypeAlias, cast
+
+import lark
+from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+
+from obligations import resources
+from obligations.errors import InputError, Source, Span, nearest
+
+#: Deepest nesting of brackets and regions that is read.
+MAX_DEPTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class TensorType:
+    """``tensor<8x3xf32>``: its sizes (-1 where the text has ``?``) and its element type."""
+
+    shape: tuple[int, ...]
+    element: str
+
+    @property
+    def size(self) -> int:
+        """How many elements; negative when a size is unknown."""
+        out = 1
+        for n in self.shape:
+            out *= n
+        return out
+
+    def __str__(self) -> str:
+        return f"tensor<{''.join(f'{n}x' for n in self.shape)}{self.element}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """The text between the brackets of ``dense<…>`` and the type it is written with, if any."""
+
+    text: str
+    type: TensorType | None = None
+
+    @property
+    def splat(self) -> float | None:
+        """The one value of every element, or None when the elements are listed."""
+        return _number(self.text, self.type.element if self.type else "")
+
+    def numbers(self) -> tuple[float, ...]:
+        """The elements in row-major order; raises ``ValueError`` for what is not numbers."""
+        words = self.text.replace("[", " ").replace("]", " ").replace(",", " ").split()
+        element = self.type.element if self.type else ""
+        out = tuple(_number(w, element) for w in words)
+        if any(n is None for n in out):
+            raise ValueError(f"not numbers: dense<{self.text[:40]}>")
+        return cast("tuple[float, ...]", out)
+
+
+Attribute: TypeAlias = "int | float | str | Dense | tuple[Attribute, ...]"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """A function's or a region's argument: its name without ``%``."""
+
+    name: str
+    type: TensorType
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """The body an operation carries: one block."""
+
+    arguments: tuple[Argument, ...]
+    operations: tuple[Operation, ...]
+
+    @property
+    def combiner(self) -> str:
+        """``"add"``, ``"maximum"``, ``"compare GE"``: the body's one operation, or ``""``.
+
+        Only a body that applies it to the arguments in order and returns the outcome has one.
+        """
+        if len(self.operations) != 2 or len(self.arguments) < 2:
+            return ""
+        body, end = self.operations
+        if end.kind != "return" or end.operands != body.results:
+            return ""
+        if body.operands != tuple(a.name for a in self.arguments):
+            return ""
+        direction = body.attributes.get("direction")
+        return f"{body.kind} {direction}" if direction else body.kind
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation.
+
+    ``kind`` is its name without the dialect ``stablehlo.`` (``add``, ``convolution``, ``call``);
+    ``results`` and ``operands`` are SSA names without ``%``, a part of several results as ``3#1``.
+    ``operand_types`` is empty where the pretty form does not write them.
+    """
+
+    kind: str
+    results: tuple[str, ...]
+    operands: tuple[str, ...]
+    attributes: Mapping[str, Attribute]
+    regions: tuple[Region, ...]
+    operand_types: tuple[TensorType, ...]
+    result_types: tuple[TensorType, ...]
+    line: int
+    column: int = 1
+
+    def ints(self, name: str) -> tuple[int, ...]:
+        """The attribute ``name`` as a tuple of integers; empty when there is none."""
+        value = self.attributes.get(name, ())
+        return cast("tuple[int, ...]", value if isinstance(value, tuple) else (value,))
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A function: typed arguments, result types, and operations in order, the return last."""
+
+    name: str
+    arguments: tuple[Argument, ...]
+    result_types: tuple[TensorType, ...]
+    operations: tuple[Operation, ...]
+    line: int
+
+    @property
+    def returned(self) -> tuple[str, ...]:
+        """The SSA names the function returns."""
+        return self.operations[-1].operands
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A module and its functions by name, in the order of the file."""
+
+    name: str
+    functions: Mapping[str, Function]
+    source: Source = field(repr=False)
+
+    @property
+    def main(self) -> Function:
+        """The function named ``main``, else the first."""
+        return self.functions.get("main") or next(iter(self.functions.values()))
+
+
+def read(source: Source) -> Module:
+    """Read a StableHLO module.
+
+    Raises
+    ------
+    InputError
+        At the place of a syntax error, of a name used before it is defined or defined twice, of an
+        operation whose results and result types differ in number, of nesting deeper than
+        :data:`MAX_DEPTH`.
+    """
+    _check_depth(source)
+    builder = _Build(source)
+    try:
+        module = cast("Module", _parser(builder).parse(source.text))
+    except UnexpectedInput as bad:
+        raise _syntax_error(source, bad) from None
+    for function in module.functions.values():
+        _check_names(source, module, function)
+    return module
+
+
+@functools.cache
+def _grammar() -> str:
+    return resources.grammar("stablehlo")
+
+
+def _parser(builder: _Build) -> lark.Lark:
+    return lark.Lark(_grammar(), parser="lalr", transformer=builder, maybe_placeholders=True)
+
+
+_BRACKET = re.compile(r'[][(){}]|"(?:\\.|[^"\\\n])*"|//[^\n]*')
+
+
+def _check_depth(source: Source) -> None:
+    depth = 0
+    for found in _BRACKET.finditer(source.text):
+        c = found.group()
+        if c in "([{":
+            depth += 1
+            if depth > MAX_DEPTH:
+                where = _span_at(source.text, found.start())
+                raise InputError(source, where, f"brackets nest deeper than {MAX_DEPTH}")
+        elif c in ")]}":
+            depth -= 1
+
+
+def _span_at(text: str, offset: int, width: int = 1) -> Span:
+    line = text.count("\n", 0, offset) + 1
+    return Span(line, offset - (text.rfind("\n", 0, offset) + 1) + 1, width)
+
+
+_WORDS = {
+    "VALUE": "a value such as %x",
+    "RESULTS": "results such as %x =",
+    "OPERATION": "an operation such as stablehlo.add",
+    "QUOTED": "an operation",
+    "SYMBOL": "a symbol such as @main",
+    "TENSOR": "a tensor type",
+    "NAME": "a word",
+    "RBRACE": "'}'",
+    "LBRACE": "'{'",
+    "RPAR": "')'",
+    "LPAR": "'('",
+    "RSQB": "']'",
+    "LSQB": "'['",
+    "COLON": "':'",
+    "COMMA": "','",
+    "EQUAL": "'='",
+    "__ANON_0": "'->'",
+    "MODULE": "'module'",
+    "INT": "a number",
+}
+
+
+def _syntax_error(source: Source, bad: UnexpectedInput) -> InputError:
+    accepted: set[str] = set()
+    found, width = "the end of the text", 1
+    if isinstance(bad, UnexpectedToken):
+        accepted = set(bad.accepts or bad.expected)
+        if bad.token.type != "$END":
+            found, width = f"'{_short(str(bad.token))}'", len(str(bad.token).split("\n")[0])
+    elif isinstance(bad, UnexpectedCharacters):
+        accepted = set(bad.allowed or ())
+        found = f"'{bad.char}'"
+    line, column = bad.line, bad.column
+    if not isinstance(line, int) or line < 1:
+        where = _span_at(source.text, len(source.text.rstrip()))
+        line, column = where.line, where.column
+    words = sorted({_WORDS[t] for t in accepted if t in _WORDS})
+    expected = f"; expected {', '.join(words)}" if 0 < len(words) <= 8 else ""
+    return InputError(source, Span(line, column, width), f"unexpected {found}{expected}")
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= 40 else text[:39] + "…"
+
+
+def _check_names(source: Source, module: Module, function: Function) -> None:
+    """Every name is defined once and before it is used; every callee exists."""
+    known = {a.name for a in function.arguments}
+    if len(known) < len(function.arguments):
+        names = [a.name for a in function.arguments]
+        twice = next(n for i, n in enumerate(names) if n in names[:i])
+        raise InputError(source, Span(function.line, 1), f"argument %{twice} is declared twice")
+    for op in function.operations:
+        _check_operation(source, module, op, known)
+
+
+def _check_operation(source: Source, module: Module, op: Operation, known: set[str]) -> None:
+    for name in op.operands:
+        if name not in known:
+            raise InputError(
+                source,
+                _place(source, op.line, "%" + name),
+                f"%{name} is used before it is defined",
+                hint=nearest(name, known) if len(known) < 5000 else "",
+            )
+    if op.kind == "call":
+        callee = str(op.attributes.get("callee", ""))
+        if callee not in module.functions:
+            raise InputError(
+                source,
+                _place(source, op.line, "@" + callee),
+                f"no function @{callee}",
+                hint=nearest(callee, module.functions),
+            )
+    for region in op.regions:
+        # A region sees what stands above it; what it defines is not seen below.
+        inside = known | {a.name for a in region.arguments}
+        for inner in region.operations:
+            _check_operation(source, module, inner, inside)
+    for name in op.results:
+        if name in known:
+            where = _place(source, op.line, "%" + name.partition("#")[0])
+            raise InputError(source, where, f"%{name} is defined twice")
+        known.add(name)
+
+
+def _place(source: Source, line: int, word: str) -> Span:
+    """The first ``word`` at or after ``line``."""
+    start = 0
+    for _ in range(line - 1):
+        start = source.text.index("\n", start) + 1
+    found = re.compile(re.escape(word) + r"(?![\w$.-])").search(source.text, start)
+    return _span_at(source.text, found.start(), len(word)) if found else Span(line, 1)
+
+
+# ---- numbers and types
+
+_TENSOR = re.compile(r"tensor<((?:(?:\d+|\?)x)*)([^,]*)(?:,.*)?>", re.DOTALL)
+
+
+@functools.lru_cache(maxsize=4096)
+def tensor_type(text: str) -> TensorType:
+    """The type that ``tensor<8x3xf32>`` (or a bare element type, as a scalar) writes."""
+    found = _TENSOR.fullmatch(re.sub(r"\s+", "", text))
+    if not found:
+        return TensorType((), text)
+    sizes = found.group(1).split("x")[:-1]
+    return TensorType(tuple(-1 if n == "?" else int(n) for n in sizes), found.group(2))
+
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*([eE][+-]?\d+)?)")
+
+
+def _number(text: str, element: str) -> float | None:
+    """One element: decimal, ``true``/``false``, or the bits of a float in hexadecimal."""
+    text = text.strip()
+    if text in ("true", "false"):
+        return float(text == "true")
+    if _NUMBER.fullmatch(text):
+        return float(text)
+    if re.fullmatch(r"0[xX][0-9A-Fa-f]+", text):
+        bits = int(text, 16)
+        if element[:1] in ("i", "u", "s"):
+            return float(bits)
+        if element == "bf16":
+            bits, element = bits << 16, "f32"
+        width = {"f16": 2, "f64": 8}.get(element, 4)
+        if bits >> (8 * width):
+            return None
+        code = {2: "<e", 4: "<f", 8: "<d"}[width]
+        return float(struct.unpack(code, bits.to_bytes(width, "little"))[0])
+    return None
+
+
+# ---- what the grammar's rules build
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A piece of a pretty form: ``tag`` is the grammar's name for it."""
+
+    tag: str
+    value: Any
+
+
+class _Build(lark.Transformer[lark.Token, Module]):
+    """One method a rule; children come as the rule lists them."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__()
+        self.source = source
+
+    # modules and functions
+
+    def start(self, c: list[Any]) -> Module:
+        if len(c) == 1 and isinstance(c[0], Module):
+            return c[0]
+        return self.module([None, None, *c])
+
+    def module(self, c: list[Any]) -> Module:
+        name = str(c[0] or "")[1:]
+        functions: dict[str, Function] = {}
+        for f in c[2:]:
+            if f.name in functions:
+                raise InputError(self.source, Span(f.line, 1), f"@{f.name} is defined twice")
+            functions[f.name] = f
+        if not functions:
+            raise InputError(self.source, Span(1, 1), "the module has no function")
+        return Module(name, MappingProxyType(functions), self.source)
+
+    def function(self, c: list[Any]) -> Function:
+        symbol = c[0]
+        operations = c[-1]
+        line = int(symbol.line)
+        if not operations or operations[-1].kind != "return":
+            place = Span(line, int(symbol.column), len(symbol))
+            raise InputError(self.source, place, f"function {symbol} does not end in a return")
+        declared = next((x for x in c[2:-1] if isinstance(x, list)), [])
+        if len(declared) != len(operations[-1].operands):
+            end = operations[-1]
+            raise InputError(
+                self.source,
+                Span(end.line, end.column, 6),
+                f"function {symbol} returns {len(end.operands)} values and declares "
+                f"{len(declared)}",
+            )
+        return Function(_symbol(symbol), c[1], tuple(declared), operations, line)
+
+    def arguments(self, c: list[Any]) -> tuple[Argument, ...]:
+        return tuple(a for a in c if a is not None)
+
+    def argument(self, c: list[Any]) -> Argument:
+        return Argument(str(c[0])[1:], c[1], int(c[0].line))
+
+    def function_results(self, c: list[Any]) -> list[TensorType]:
+        return [t for t in c if t is not None]
+
+    def function_result(self, c: list[Any]) -> TensorType:
+        return cast("TensorType", c[0])
+
+    def operations(self, c: list[Any]) -> tuple[Operation, ...]:
+        return tuple(c)
+
+    # operations
+
+    def operation(self, c: list[Any]) -> Operation:
+        return _operation(self.source, c[0], c[1], c[2], c[3], c[4:])
+
+    def parts(self, c: list[Any]) -> list[Any]:
+        return c
+
+    def value(self, c: list[Any]) -> _Part:
+        return _Part("values", (str(c[0])[1:],))
+
+    def values(self, c: list[Any]) -> _Part:
+        return _Part("values", tuple(str(v)[1:] for v in c if v is not None))
+
+    def carried(self, c: list[Any]) -> _Part:
+        names = [_results(t)[0] for t in c[0::2]]
+        return _Part("carried", (tuple(names), tuple(str(v)[1:] for v in c[1::2])))
+
+    def regions(self, c: list[Any]) -> _Part:
+        return _Part("regions", tuple(c))
+
+    def applies(self, c: list[Any]) -> _Part:
+        return _Part("named", ("applies", _plain(str(c[0]))))
+
+    def named(self, c: list[Any]) -> _Part:
+        return _Part("named", (str(c[0]), c[1]))
+
+    def entries(self, c: list[Any]) -> _Part:
+        return _Part("entries", c[0])
+
+    def word(self, c: list[Any]) -> _Part:
+        return _Part("word", str(c[0]))
+
+    def listed(self, c: list[Any]) -> _Part:
+        return _Part("list", c[0])
+
+    def literal(self, c: list[Any]) -> _Part:
+        return _Part("dense", Dense(str(c[0])[6:-1].strip()))
+
+    def number(self, c: list[Any]) -> _Part:
+        return _Part("word", int(c[0]))
+
+    def callee(self, c: list[Any]) -> _Part:
+        return _Part("named", ("callee", _symbol(c[0])))
+
+    def text(self, c: list[Any]) -> _Part:
+        return _Part("word", str(c[0])[1:-1])
+
+    def reducer(self, c: list[Any]) -> _Part:
+        *pairs, region = c
+        arguments = tuple(
+            Argument(str(v)[1:], t, int(v.line))
+            for v, t in zip(pairs[0::2], pairs[1::2], strict=True)
+        )
+        # The text pairs each accumulator with its element; a region lists accumulators first.
+        ordered = arguments[0::2] + arguments[1::2]
+        return _Part("regions", (replace(region, arguments=ordered),))
+
+    def loop(self, c: list[Any]) -> _Part:
+        return _Part("regions", tuple(c))
+
+    def trailer(self, c: list[Any]) -> _Part:
+        return cast("_Part", c[0])
+
+    def region(self, c: list[Any]) -> Region:
+        return Region(c[0] if len(c) == 2 else (), c[-1])
+
+    def block(self, c: list[Any]) -> tuple[Argument, ...]:
+        return c[1] or ()
+
+    # types: a signature is (operand types, result types, whether it has an arrow)
+
+    def tensor(self, c: list[Any]) -> TensorType:
+        return tensor_type(str(c[0]))
+
+    scalar = tensor
+
+    def types(self, c: list[Any]) -> tuple[TensorType, ...]:
+        return tuple(c)
+
+    def outcome(self, c: list[Any]) -> tuple[TensorType, ...]:
+        return c[0] if isinstance(c[0], tuple) else (c[0],)
+
+    def plain(self, c: list[Any]) -> tuple[Any, Any, bool]:
+        return c[0], c[0], False
+
+    def nullary(self, c: list[Any]) -> tuple[Any, Any, bool]:
+        return (), (c[0] if c else ()), True
+
+    def arrow(self, c: list[Any]) -> tuple[Any, Any, bool]:
+        return c[0], (c[1] if len(c) > 1 else ()), True
+
+    # attributes
+
+    def typed(self, c: list[Any]) -> Attribute:
+        return Dense(c[0].text, c[1]) if isinstance(c[0], Dense) else c[0]
+
+    def integer(self, c: list[Any]) -> int:
+        return int(c[0], 0) if str(c[0])[:2].lower() == "0x" else int(c[0])
+
+    def real(self, c: list[Any]) -> float:
+        return float(c[0])
+
+    def string(self, c: list[Any]) -> str:
+        text = str(c[0])
+        return text[1:-1] if text[0] == '"' else _symbol(text) if text[0] == "@" else text
+
+    def dense(self, c: list[Any]) -> Dense:
+        return Dense(str(c[0])[6:-1].strip())
+
+    def sequence(self, c: list[Any]) -> tuple[Attribute, ...]:
+        return tuple(x for x in c if x is not None)
+
+    def pair(self, c: list[Any]) -> tuple[Attribute, ...]:
+        return tuple(c)
+
+    def array(self, c: list[Any]) -> tuple[int, ...]:
+        return tuple(int(n) for n in c[1:] if n is not None)
+
+    def range(self, c: list[Any]) -> tuple[int, ...]:
+        return tuple(int(n) for n in str(c[0]).split(":"))
+
+    def tag(self, c: list[Any]) -> Attribute:
+        return cast("Attribute", c[1] if not isinstance(c[1], lark.Token) else int(c[1]))
+
+    def enum(self, c: list[Any]) -> str:
+        return str(c[1])
+
+    def table(self, c: list[Any]) -> tuple[tuple[str, Attribute], ...]:
+        return tuple(x for x in c if x is not None)
+
+    def entry(self, c: list[Any]) -> tuple[str, Attribute]:
+        return str(c[0]).strip('"'), (1 if c[1] is None else c[1])
+
+
+def _symbol(token: str) -> str:
+    return str(token)[1:].strip('"')
+
+
+def _plain(name: str) -> str:
+    """An operation's name without quotes and without its dialect, when that is a usual one."""
+    name = name.strip('"')
+    dialect, _, rest = name.partition(".")
+    return rest if dialect in ("stablehlo", "mhlo", "func") else name
+
+
+def _results(token: str | None) -> tuple[str, ...]:
+    """``%a, %b:2 =`` as ``("a", "b#0", "b#1")``."""
+    if token is None:
+        return ()
+    out: list[str] = []
+    for piece in str(token).rstrip().rstrip("=").split(","):
+        name, _, count = piece.strip()[1:].partition(":")
+        out += [f"{name}#{i}" for i in range(int(count))] if count else [name]
+    return tuple(out)
+
+
+def _operation(
+    source: Source,
+    results_token: lark.Token | None,
+    name: lark.Token,
+    parts: list[_Part],
+    signature: tuple[tuple[TensorType, ...], tuple[TensorType, ...], bool] | None,
+    trailers: list[_Part],
+) -> Operation:
+    results = _results(results_token)
+    kind = _plain(str(name))
+    at = results_token if results_token is not None else name
+    line, column = int(at.line or 1), int(at.column or 1)
+    operands: list[str] = []
+    named: dict[str, Attribute] = {}
+    bare: list[Any] = []
+    regions: list[Region] = []
+    carried: tuple[str, ...] = ()
+    for part in (*parts, *trailers):
+        if part.tag == "values":
+            operands += part.value
+        elif part.tag == "named":
+            named[part.value[0]] = part.value[1]
+        elif part.tag == "entries":
+            named.update(part.value)
+        elif part.tag == "regions":
+            regions += part.value
+        elif part.tag == "carried":
+            carried = part.value[0]
+            operands += part.value[1]
+        else:
+            bare.append(part.value)
+    operand_types, outcome, arrow = signature or ((), (), True)
+    if not arrow and not carried and kind != "return":
+        # `select %p, %a, %b : tensor<i1>, tensor<f32>` and `add %a, %b : tensor<f32>` write the
+        # result's type last; only an operation of several results writes one for each.
+        outcome = outcome if len(outcome) == len(results) > 1 else outcome[-1:]
+        operand_types = ()
+    if kind == "return":
+        outcome = ()
+    here = Span(line, column, len(str(at).split("\n")[0]))
+    if len(outcome) != len(results):
+        raise InputError(
+            source,
+            here,
+            f"{kind} defines {len(results)} values and its signature has {len(outcome)}",
+        )
+    if carried and len(carried) == len(operand_types):
+        arguments = tuple(Argument(n, t, line) for n, t in zip(carried, operand_types, strict=True))
+        regions = [replace(r, arguments=arguments) for r in regions]
+    try:
+        meaning = _MEANING.get(kind, _as_written)(named, bare, operand_types, outcome)
+    except (ValueError, TypeError, KeyError, IndexError) as bad:
+        text = str(bad).strip("'") or "its attributes do not fit"
+        raise InputError(source, here, f"{kind}: {text}") from None
+    return Operation(
+        kind,
+        results,
+        tuple(operands),
+        MappingProxyType(meaning),
+        tuple(regions),
+        operand_types,
+        outcome,
+        line,
+        column,
+    )
+
+
+# ---- what the parts of known operations mean
+
+_Types: TypeAlias = tuple[TensorType, ...]
+_Named: TypeAlias = dict[str, Attribute]
+_Meaning: TypeAlias = Callable[[_Named, list[Any], _Types, _Types], _Named]
+
+
+def _as_written(named: _Named, bare: list[Any], _i: _Types, _o: _Types) -> _Named:
+    return named | {f"part{i}": b for i, b in enumerate(bare)}
+
+
+def _ints(value: Attribute | None, count: int | None = None) -> tuple[int, ...]:
+    """A list, an array, or a ``dense`` of integers; one number stands for all ``count``."""
+    if isinstance(value, Dense):
+        out = tuple(int(n) for n in value.numbers())
+    elif isinstance(value, tuple):
+        if not all(isinstance(n, int) for n in value):
+            raise ValueError("expected integers")
+        out = cast("tuple[int, ...]", value)
+    elif isinstance(value, int):
+        out = (value,)
+    else:
+        raise ValueError("an attribute is missing or is not a list of integers")
+    if count is not None and len(out) == 1:
+        out = out * count
+    if count is not None and len(out) != count:
+        raise ValueError(f"expected {count} integers, found {len(out)}")
+    return out
+
+
+def _pairs(value: Attribute | None, count: int) -> tuple[tuple[int, int], ...]:
+    """``[[1, 1], [1, 1]]``, or the same as ``dense``: ``count`` pairs (low, high)."""
+    if value is None:
+        return ((0, 0),) * count
+    if isinstance(value, tuple) and value and isinstance(value[0], tuple):
+        flat = tuple(n for row in value for n in _ints(row))
+    else:
+        flat = _ints(value)
+    if len(flat) == 1:
+        flat = flat * (2 * count)
+    if len(flat) != 2 * count:
+        raise ValueError(f"expected {count} pairs of paddings")
+    return tuple(zip(flat[0::2], flat[1::2], strict=True))
+
+
+def _rename(*names: tuple[str, str]) -> _Meaning:
+    """Lists of integers under their pretty name, whichever form was written."""
+
+    def meaning(named: _Named, bare: list[Any], i: _Types, o: _Types) -> _Named:
+        out = _as_written(named, bare, i, o)
+        for old, new in names:
+            if old in out:
+                out[new] = out.pop(old)
+            if new not in out:
+                raise ValueError(f"'{new}' is missing")
+            out[new] = _ints(out[new])
+        return out
+
+    return meaning
+
+
+def _constant(named: _Named, bare: list[Any], _i: _Types, o: _Types) -> _Named:
+    value = named.get("value") or next((b for b in bare if isinstance(b, Dense)), None)
+    if not isinstance(value, Dense):
+        raise ValueError("expected dense<…>")
+    return {"value": Dense(value.text, o[0])}
+
+
+def _convolution(named: _Named, _bare: list[Any], i: _Types, _o: _Types) -> _Named:
+    window = dict(cast("Any", named.get("window", ())))
+    numbers = named.get("dim_numbers", named.get("dimension_numbers"))
+    if not (isinstance(numbers, tuple) and len(numbers) == 3):
+        raise ValueError("dim_numbers is missing")
+    spatial = len(cast("Any", numbers[0])) - 2
+    ones = (1,) * spatial
+
+    def sizes(pretty: str, generic: str) -> tuple[int, ...]:
+        value = window.get(pretty, named.get(generic))
+        return ones if value is None else _ints(value, spatial)
+
+    return {
+        "dim_numbers": numbers,
+        "stride": sizes("stride", "window_strides"),
+        "pad": _pairs(window.get("pad", named.get("padding")), spatial),
+        "lhs_dilate": sizes("lhs_dilate", "lhs_dilation"),
+        "rhs_dilate": sizes("rhs_dilate", "rhs_dilation"),
+        "feature_group_count": _ints(named.get("feature_group_count", 1))[0],
+        "batch_group_count": _ints(named.get("batch_group_count", 1))[0],
+    }
+
+
+def _window(named: _Named, _bare: list[Any], i: _Types, _o: _Types) -> _Named:
+    size = _ints(named.get("window_dimensions"))
+    ones = (1,) * len(size)
+    out: _Named = {"window_dimensions": size, "padding": _pairs(named.get("padding"), len(size))}
+    for name in ("window_strides", "base_dilations", "window_dilations"):
+        out[name] = _ints(named[name], len(size)) if name in named else ones
+    return out
+
+
+def _dot(named: _Named, _bare: list[Any], _i: _Types, _o: _Types) -> _Named:
+    generic = dict(cast("Any", named.get("dot_dimension_numbers", ())))
+
+    def two(pretty: str, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        value = named.get(pretty)
+        if isinstance(value, tuple):
+            left, right = value
+            return _ints(left), _ints(right)
+        return _ints(generic.get(f"lhs_{name}", ())), _ints(generic.get(f"rhs_{name}", ()))
+
+    return {
+        "contracting": two("contracting_dims", "contracting_dimensions"),
+        "batching": two("batching_dims", "batching_dimensions"),
+    }
+
+
+def _compare(named: _Named, bare: list[Any], _i: _Types, _o: _Types) -> _Named:
+    direction = named.get("comparison_direction", bare[0] if bare else None)
+    if direction not in ("EQ", "NE", "GE", "GT", "LE", "LT"):
+        raise ValueError("expected a direction: EQ, NE, GE, GT, LE or LT")
+    return {"direction": direction}
+
+
+def _slice(named: _Named, bare: list[Any], _i: _Types, _o: _Types) -> _Named:
+    if "start_indices" in named:
+        start = _ints(named["start_indices"])
+        return {
+            "start": start,
+            "limit": _ints(named["limit_indices"], len(start)),
+            "stride": _ints(named.get("strides", 1), len(start)),
+        }
+    ranges = next((b for b in bare if isinstance(b, tuple)), None)
+    if ranges is None or not all(isinstance(r, tuple) for r in ranges):
+        raise ValueError("expected ranges such as [0:32, 0:1]")
+    return {
+        "start": tuple(r[0] for r in ranges),
+        "limit": tuple(r[1] for r in ranges),
+        "stride": tuple(r[2] if len(r) > 2 else 1 for r in ranges),
+    }
+
+
+def _reduce(named: _Named, _bare: list[Any], _i: _Types, _o: _Types) -> _Named:
+    out: _Named = {"dimensions": _ints(named.get("dimensions"))}
+    if "applies" in named:
+        out["applies"] = named["applies"]
+    return out
+
+
+_MEANING: dict[str, _Meaning] = {
+    "constant": _constant,
+    "convolution": _convolution,
+    "reduce_window": _window,
+    "select_and_scatter": _window,
+    "dot_general": _dot,
+    "compare": _compare,
+    "slice": _slice,
+    "reduce": _reduce,
+    "broadcast_in_dim": _rename(("broadcast_dimensions", "dims")),
+    "transpose": _rename(("permutation", "dims")),
+    "reverse": _rename(("dimensions", "dims")),
+    "concatenate": _rename(("dimension", "dim")),
+    "iota": _rename(("iota_dimension", "dim")),
+    "pad": _rename(
+        ("edge_padding_low", "low"), ("edge_padding_high", "high"), ("interior_padding", "interior")
+    ),
+}
+
+
+def walk(function: Function) -> Iterator[Operation]:
+    """Every operation of a function, those of regions after the one that carries them."""
+    stack = list(reversed(function.operations))
+    while stack:
+        op = stack.pop()
+        yield op
+        for region in reversed(op.regions):
+            stack.extend(reversed(region.operations))

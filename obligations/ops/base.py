@@ -188,10 +188,15 @@ class Stage:
 
     ``steps`` are operations as ``(word, stride, padding)``, in forward order. ``lean`` is the
     template of the stage as a function, its input left off, over the symbols of the steps.
+    ``graph`` and ``layer`` name the stage's backward graph (``dwbrBackBatchedGraph``, the same
+    arguments and then the input and the cotangent's graph) and its layer with the proof that the
+    graph is faithful (``dwbrLayer``, the same with a positivity proof after ``ε``).
     """
 
     lean: str
     steps: tuple[tuple[str, int, Padding | None], ...]
+    graph: str | None = None
+    layer: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,8 +125,6 @@ _SEPARATORS = frozenset({"COMMA", "COLON", "ASSIGN", "DARROW", "SEP"})
 _BINDING = {"FUN": "DARROW", "QUANTIFIER": "COMMA", "BIGOP": "COMMA", "LET": "ASSIGN"}
 # A line that starts with one of these goes on with the term above it, whatever its column.
 _CONTINUES = _CLOSE | {
-    "PIPE_LEFT",
-    "PIPE_RIGHT",
     "IFF",
     "ARROW",
     "OR",
@@ -137,7 +135,6 @@ _CONTINUES = _CLOSE | {
     "PLUS",
     "MINUS",
     "TIMES",
-    "SMUL",
     "POWER",
     "COMPOSE",
     "POSTFIX",
@@ -543,7 +540,6 @@ _ASCII = {
     "\\/": "∨",
     "<=": "≤",
     ">=": "≥",
-    "$": "<|",
 }
 _QUANTIFIERS: dict[str, Quantifier] = {
     "λ": "fun",

@@ -11,10 +11,22 @@ from functools import cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
+from obligations.ops.join import JOIN_TOKEN, JOIN_WORD
+
 if TYPE_CHECKING:
     from obligations.ops.base import Family, FileDefinition, Name, Operation, Padding, Stage
 
-__all__ = ["by_token", "definitions", "lookup", "names", "operations", "stages", "words"]
+__all__ = [
+    "JOIN_TOKEN",
+    "JOIN_WORD",
+    "by_token",
+    "definitions",
+    "lookup",
+    "names",
+    "operations",
+    "stages",
+    "words",
+]
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -22,9 +34,20 @@ _Value = TypeVar("_Value")
 
 @cache
 def _families() -> tuple[Family, ...]:
-    from obligations.ops import activation, batchnorm, conv, core
+    from obligations.ops import (
+        activation,
+        batchnorm,
+        conv,
+        core,
+        dense,
+        depthwise,
+        drop,
+        loss,
+        pool,
+    )
 
-    return tuple(module.FAMILY for module in (core, conv, batchnorm, activation))
+    modules = (core, conv, depthwise, batchnorm, activation, pool, dense, drop, loss)
+    return tuple(module.FAMILY for module in modules)
 
 
 def _table(entries: Iterable[tuple[_Key, _Value]]) -> Mapping[_Key, _Value]:
@@ -76,8 +99,8 @@ def definitions() -> Mapping[str, FileDefinition]:
 
 @cache
 def by_token() -> Mapping[str, tuple[Operation, ...]]:
-    """The operations a render's backward token can belong to."""
-    table: dict[str, tuple[Operation, ...]] = {}
+    """The operations a render's backward token can belong to; none for the fan-in ``addVB``."""
+    table: dict[str, tuple[Operation, ...]] = {JOIN_TOKEN: ()}
     for op in operations().values():
         token = op.backward.token
         if token is not None:

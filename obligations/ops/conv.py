@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from obligations.ops.activation import RELU, RELU6
 from obligations.ops.base import (
     Array,
     Backward,
@@ -26,8 +27,10 @@ from obligations.ops.base import (
     Operation,
     Padding,
     Parameter,
+    Stage,
 )
-from obligations.ops.core import Certificate, join, split
+from obligations.ops.batchnorm import BATCHNORM
+from obligations.ops.core import Certificate, join, layer_stage, split
 
 # Entries of one gathered block of windows, about 128 MB of complex numbers.
 _BLOCK = 8_000_000
@@ -477,7 +480,27 @@ def _names(v: Variant) -> tuple[Name, ...]:
     return (_forward(v), step, *_weight_nodes(v), _bias_node(v), *_predicates(v))
 
 
+def _stage(name: str, v: Variant, activation: Operation | None) -> tuple[Stage, tuple[Name, ...]]:
+    return layer_stage(
+        name,
+        axes=_AXES,
+        kernel="Kernel4 oc ic kH kW",
+        sites=(f"(N * (ic * {v.input}))", "(N * (oc * h * w))"),
+        channels="oc",
+        layer=(_operation(v), f"batchMap N ({v.forward} W b) x"),
+        activation=activation,
+        batchnorm=BATCHNORM,
+    )
+
+
 _VARIANTS = (PLAIN, STRIDED, XLA)
+_STAGES = (
+    _stage("cbReluB", PLAIN, RELU),
+    _stage("cbReluStridedB", STRIDED, RELU),
+    _stage("projB", PLAIN, None),
+    _stage("projStridedB", STRIDED, None),
+    _stage("cbrB", PLAIN, RELU6),
+)
 
 _DEFINITIONS = (
     FileDefinition(
@@ -492,6 +515,8 @@ _DEFINITIONS = (
 
 FAMILY = Family(
     operations=tuple(_operation(v) for v in _VARIANTS),
-    names=tuple(name for v in _VARIANTS for name in _names(v)),
+    names=tuple(name for v in _VARIANTS for name in _names(v))
+    + tuple(name for _, names in _STAGES for name in names),
+    stages=tuple(stage for stage, _ in _STAGES),
     definitions=_DEFINITIONS,
 )

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from obligations.ops.base import Array, Family, Name
+from obligations.ops.base import Array, Family, Name, Operation, Stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +42,84 @@ def align(*values: Array) -> tuple[Array, ...]:
     """``Vec`` values with batch axes of length 1 put in where another has more of them."""
     most = max(v.ndim for v in values)
     return tuple(v.reshape(v.shape[0], *(1,) * (most - v.ndim), *v.shape[1:]) for v in values)
+
+
+def in_turn(
+    steps: tuple[Operation, ...], dims: Mapping[str, int], params: Mapping[str, Array], x: Array
+) -> Array:
+    """``steps`` one after the other, at the same sizes."""
+    for step in steps:
+        x = step.run(dims, params, x)
+    return x
+
+
+def layer_stage(
+    name: str,
+    axes: str,
+    kernel: str,
+    sites: tuple[str, str],
+    channels: str,
+    layer: tuple[Operation, str],
+    activation: Operation | None,
+    batchnorm: Operation,
+) -> tuple[Stage, tuple[Name, ...]]:
+    """A stage: a layer with kernel and bias, then BatchNorm, then perhaps an activation.
+
+    Parameters
+    ----------
+    name
+        In Lean: ``cbReluB``.
+    axes
+        Its implicit sizes: ``ic oc h w kH kW``.
+    kernel
+        Type of its ``W``.
+    sites
+        Types of its input and its output.
+    channels
+        Symbol of the output's width.
+    layer
+        The operation, and the Lean term it is over ``x``.
+
+    Returns
+    -------
+    The stage, its name with a value, and the name of its backward graph where the layer has a
+    backward step in the library.
+    """
+    head, forward = layer
+    steps = (head, batchnorm) if activation is None else (head, batchnorm, activation)
+    parameters = f"(W : {kernel}) (b : Vec {channels}) (ε : ℝ) (γ β : Vec {channels})"
+    x_type, y_type = sites
+
+    def value(n: int, *args: Any) -> Array:
+        *sizes, w, b, eps, gamma, beta, x = args
+        dims = dict(zip(axes.split(), sizes, strict=True)) | {"N": n}
+        dims["c"] = dims[channels]
+        return in_turn(steps, dims, {"W": w, "b": b, "ε": eps, "γ": gamma, "β": beta}, x)
+
+    names = [
+        Name(
+            name,
+            f"(N : Nat) {{{axes} : Nat}} {parameters} (x : Vec {x_type}) : Vec {y_type}",
+            value=value,
+        )
+    ]
+    if head.backward.lean and head.backward.defined_in_file is None:
+        cot = "(den e)"
+        if activation is not None:
+            mask = activation.backward.lean.partition(" ")[0]
+            pre = f"bnBatchLA N {channels} h w ε γ β ({forward})"
+            cot = f"({mask} {y_type} ({pre}) {cot})"
+        step = head.backward.lean.removesuffix(" dy")
+        names.append(
+            Name(
+                f"{name.removesuffix('B')}BackBatchedGraph",
+                f"{{N {axes} : Nat}} {parameters} (x : Vec {x_type}) (e : SHlo {y_type})"
+                f" : SHlo {x_type}",
+                definition=f'.operand "" ({step} (bnInB N {channels} h w ε γ ({forward}) {cot}))',
+            )
+        )
+    keys = tuple((op.word, op.stride, op.padding) for op in steps)
+    return Stage(f"{name} N (h := h) (w := w) W b ε γ β", keys), tuple(names)
 
 
 def _batch_map(n: int, a: int, b: int, f: Callable[[Array], Array], x: Array) -> Array:

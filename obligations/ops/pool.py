@@ -1,0 +1,133 @@
+"""Pooling: the 3×3 stride-2 maximum of a stem, and the average over all rows and columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from obligations.ops.base import Array, Backward, Family, Name, Operation
+from obligations.ops.conv import taps
+from obligations.ops.core import align, join, split
+
+
+def _windows(c: int, h: int, w: int, x: Array) -> Array:
+    """The nine candidates of every window, ``-∞`` outside the image: ``(p, m, c, h, w, 9)``.
+
+    Window ``i`` covers rows ``2i - 1 … 2i + 1``, so that only the top and the left stick out.
+    """
+    image = split(x, c, 2 * h, 2 * w)
+    padded = np.full((*image.shape[:3], 2 * h + 1, 2 * w + 1), -np.inf, image.dtype)
+    padded[..., 1:, 1:] = image
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(-2, -1))
+    return windows[:, :, :, ::2, ::2].reshape(*image.shape[:3], h, w, 9)
+
+
+def max_pool(c: int, h: int, w: int, x: Array) -> Array:
+    """The largest of each window, by real part; ``(p, *batch, c*2h*2w)`` to ``(…, c*h*w)``."""
+    windows = _windows(c, h, w, x)
+    first = windows.real.argmax(axis=-1)[..., None]
+    return join(np.take_along_axis(windows, first, axis=-1), x)
+
+
+def max_pool_back(c: int, h: int, w: int, x: Array, dy: Array) -> Array:
+    """``dy`` added at the argmax of each window of the saved ``x``, the first one of equals."""
+    x, dy = align(x, dy)
+    saved, cot = split(x.real, c, 2 * h, 2 * w), split(dy, c, h, w)
+    grid = [
+        (rows, columns)
+        for _, *rows in taps(3, 2 * h, h, 2, 0)
+        for _, *columns in taps(3, 2 * w, w, 2, 0)
+    ]
+    best = np.full((*saved.shape[:3], h, w), -np.inf)
+    winner = np.zeros(best.shape, int)
+    for tap, ((in_row, out_row), (in_col, out_col)) in enumerate(grid):
+        candidate = saved[..., in_row, in_col]
+        better = candidate > best[..., out_row, out_col]
+        winner[..., out_row, out_col][better] = tap
+        best[..., out_row, out_col][better] = candidate[better]
+    lead = np.broadcast_shapes(saved.shape[:3], cot.shape[:3])
+    dx = np.zeros((*lead, 2 * h, 2 * w), cot.dtype)
+    for tap, ((in_row, out_row), (in_col, out_col)) in enumerate(grid):
+        chosen = np.where(winner == tap, cot, cot.dtype.type(0))
+        dx[..., in_row, in_col] += chosen[..., out_row, out_col]
+    return join(dx, x, dy)
+
+
+def _gap(dims: Mapping[str, int], x: Array) -> tuple[Array, Array]:
+    rows = x.real.reshape(*x.shape[:-1], dims["N"], -1)
+    ordered = np.sort(_windows(dims["c"], dims["h"], dims["w"], rows), axis=-1)
+    largest, second = ordered[..., -1], ordered[..., -2]
+    shape = (*x.shape[:-1], -1)
+    # The input of this pool is a relu's output: a zero is a masked value, and so is its equal.
+    return (largest - second).reshape(shape), (largest == 0).reshape(shape)
+
+
+def _run_max(dims: Mapping[str, int], params: Mapping[str, Array], x: Array) -> Array:
+    rows = x.reshape(*x.shape[:-1], dims["N"], -1)
+    y = max_pool(dims["c"], dims["h"], dims["w"], rows)
+    return y.reshape(*x.shape[:-1], -1)
+
+
+def _max_back(n: int, c: int, h: int, w: int, x: Array, dy: Array) -> Array:
+    dx = max_pool_back(c, h, w, x.reshape(*x.shape[:-1], n, -1), dy.reshape(*dy.shape[:-1], n, -1))
+    return dx.reshape(*dx.shape[:-2], -1)
+
+
+def average(c: int, h: int, w: int, x: Array) -> Array:
+    """Mean over rows and columns: ``(p, *batch, c * h * w)`` to ``(p, *batch, c)``."""
+    mean: Array = x.reshape(*x.shape[:-1], c, h * w).mean(axis=-1)
+    return mean
+
+
+def average_back(h: int, w: int, dy: Array) -> Array:
+    """``dy / (h · w)`` at every row and column."""
+    return np.repeat(dy / (h * w), h * w, axis=-1)
+
+
+def _run_average(dims: Mapping[str, int], params: Mapping[str, Array], x: Array) -> Array:
+    # Batch and channel are adjacent, so that the batch is so many more channels.
+    return average(dims["N"] * dims["c"], dims["h"], dims["w"], x)
+
+
+MAX_POOL = Operation(
+    word="maxpool",
+    axes=(("c", "2*h", "2*w"), ("c", "h", "w")),
+    forward="batchMap N (maxPool3s2Flat c h w) x",
+    run=_run_max,
+    backward=Backward(token="maxPool3s2BackB", operands=("x",), lean="mpInB N c h w x dy"),
+    stride=2,
+    kernel=True,
+    window_gap=_gap,
+    linear=False,
+)
+
+AVERAGE_POOL = Operation(
+    word="gap",
+    axes=(("c", "h", "w"), ("c",)),
+    forward="batchMap N (globalAvgPoolFlat c h w) x",
+    run=_run_average,
+    backward=Backward(token="gapBackBatched", operands=(), lean="gapInB N c h w dy"),
+)
+
+_NAMES = (
+    Name(
+        "maxPool3s2Flat",
+        "(c h w : Nat) (x : Vec (c * (2 * h) * (2 * w))) : Vec (c * h * w)",
+        value=max_pool,
+    ),
+    Name(
+        "mpInB",
+        "(N c h w : Nat) (x : Vec (N * (c * (2 * h) * (2 * w)))) (dy : Vec (N * (c * h * w)))"
+        " : Vec (N * (c * (2 * h) * (2 * w)))",
+        value=_max_back,
+    ),
+    Name("globalAvgPoolFlat", "(c h w : Nat) (x : Vec (c * h * w)) : Vec c", value=average),
+    Name(
+        "gapInB",
+        "(N c h w : Nat) (dy : Vec (N * c)) : Vec (N * (c * h * w))",
+        value=lambda n, c, h, w, dy: average_back(h, w, dy),
+    ),
+)
+
+FAMILY = Family(operations=(MAX_POOL, AVERAGE_POOL), names=_NAMES)

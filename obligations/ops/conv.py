@@ -480,7 +480,9 @@ def _names(v: Variant) -> tuple[Name, ...]:
     return (_forward(v), step, *_weight_nodes(v), _bias_node(v), *_predicates(v))
 
 
-def _stage(name: str, v: Variant, activation: Operation | None) -> tuple[Stage, tuple[Name, ...]]:
+def _stage(
+    name: str, v: Variant, activation: Operation | None, proof: str | None = None
+) -> tuple[Stage, tuple[Name, ...]]:
     return layer_stage(
         name,
         axes=_AXES,
@@ -490,6 +492,7 @@ def _stage(name: str, v: Variant, activation: Operation | None) -> tuple[Stage, 
         layer=(_operation(v), f"batchMap N ({v.forward} W b) x"),
         activation=activation,
         batchnorm=BATCHNORM,
+        proof=proof,
     )
 
 
@@ -497,7 +500,7 @@ _VARIANTS = (PLAIN, STRIDED, XLA)
 _STAGES = (
     _stage("cbReluB", PLAIN, RELU),
     _stage("cbReluStridedB", STRIDED, RELU),
-    _stage("projB", PLAIN, None),
+    _stage("projB", PLAIN, None, "projLayer"),
     _stage("projStridedB", STRIDED, None),
     _stage("cbrB", PLAIN, RELU6),
 )

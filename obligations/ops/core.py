@@ -62,6 +62,7 @@ def layer_stage(
     layer: tuple[Operation, str],
     activation: Operation | None,
     batchnorm: Operation,
+    proof: str | None = None,
 ) -> tuple[Stage, tuple[Name, ...]]:
     """A stage: a layer with kernel and bias, then BatchNorm, then perhaps an activation.
 
@@ -79,6 +80,8 @@ def layer_stage(
         Symbol of the output's width.
     layer
         The operation, and the Lean term it is over ``x``.
+    proof
+        Lean's name of the stage as a certified layer, where a proof may need it.
 
     Returns
     -------
@@ -103,7 +106,9 @@ def layer_stage(
             value=value,
         )
     ]
+    graph = None
     if head.backward.lean and head.backward.defined_in_file is None:
+        graph = f"{name.removesuffix('B')}BackBatchedGraph"
         cot = "(den e)"
         if activation is not None:
             mask = activation.backward.lean.partition(" ")[0]
@@ -112,14 +117,15 @@ def layer_stage(
         step = head.backward.lean.removesuffix(" dy")
         names.append(
             Name(
-                f"{name.removesuffix('B')}BackBatchedGraph",
+                graph,
                 f"{{N {axes} : Nat}} {parameters} (x : Vec {x_type}) (e : SHlo {y_type})"
                 f" : SHlo {x_type}",
                 definition=f'.operand "" ({step} (bnInB N {channels} h w ε γ ({forward}) {cot}))',
             )
         )
     keys = tuple((op.word, op.stride, op.padding) for op in steps)
-    return Stage(f"{name} N (h := h) (w := w) W b ε γ β", keys), tuple(names)
+    stage = Stage(f"{name} N (h := h) (w := w) W b ε γ β", keys, graph, proof)
+    return stage, tuple(names)
 
 
 def _batch_map(n: int, a: int, b: int, f: Callable[[Array], Array], x: Array) -> Array:

@@ -392,7 +392,7 @@ def _names(v: Variant) -> tuple[Name, ...]:
     return (_forward(v), step, *_weight_nodes(v), _bias_node(v), *_predicates(v))
 
 
-def _stage(name: str, v: Variant) -> tuple[Stage, tuple[Name, ...]]:
+def _stage(name: str, v: Variant, proof: str | None = None) -> tuple[Stage, tuple[Name, ...]]:
     return layer_stage(
         name,
         axes=_AXES,
@@ -402,11 +402,12 @@ def _stage(name: str, v: Variant) -> tuple[Stage, tuple[Name, ...]]:
         layer=(_operation(v), f"batchMap N ({v.forward} W b) x"),
         activation=RELU6,
         batchnorm=BATCHNORM,
+        proof=proof,
     )
 
 
 _VARIANTS = (PLAIN, STRIDED, XLA)
-_STAGES = (_stage("dwbrB", PLAIN), _stage("dwbrBstrided", XLA))
+_STAGES = (_stage("dwbrB", PLAIN, "dwbrLayer"), _stage("dwbrBstrided", XLA))
 
 _DEFINITIONS = (
     FileDefinition(

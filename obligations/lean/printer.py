@@ -36,7 +36,7 @@ from obligations.lean.syntax import (
 
 # --- documents ------------------------------------------------------------------------------------
 
-_TEXT, _LINE, _CAT, _NEST, _ALIGN, _GROUP, _FILL, _HUG = range(8)
+_TEXT, _LINE, _CAT, _NEST, _ALIGN, _GROUP, _FILL, _HUG, _OWN = range(9)
 
 
 class Doc(NamedTuple):
@@ -52,7 +52,7 @@ class Doc(NamedTuple):
     flat: str | None
     lead: int
     breaks: bool
-    number: int = 0  # nest: columns; fill under way: how many lines there were before its last item
+    columns: int = 0  # of a nest
 
 
 def _text(text: str) -> Doc:
@@ -116,6 +116,11 @@ def _hug(doc: Doc) -> Doc:
     return Doc(_HUG, (doc,), doc.flat, doc.lead, doc.breaks)
 
 
+def _own(doc: Doc) -> Doc:
+    """``doc`` as an item of a fill that starts a line, should the fill take several."""
+    return Doc(_OWN, (doc,), doc.flat, doc.lead, doc.breaks)
+
+
 def _fill(items: Sequence[Doc]) -> Doc:
     """``items`` with spaces between, as many on a line as fit; one that takes several lines
     ends its last."""
@@ -129,14 +134,22 @@ def _render(doc: Doc, indent: int, width: int, column: int) -> str:
     """The lines of ``doc``, the first one starting at ``column``."""
     out: list[str] = []
     lines = 0
-    stack: list[tuple[int, Doc]] = [(indent, doc)]
+    # Indentation, document, and for a fill under way the items printed and the line they ended on.
+    stack: list[tuple[int, Doc, int, int]] = [(indent, doc, 0, 0)]
 
     def tail() -> int:
         """How many characters must follow on this line, whatever is chosen next."""
-        return _lead(d for _, d in reversed(stack))[0]
+        lead = 0
+        for _, doc, done, _ in reversed(stack):
+            if done:
+                break
+            lead += doc.lead
+            if doc.breaks:
+                break
+        return lead
 
     while stack:
-        indent, doc = stack.pop()
+        indent, doc, done, line = stack.pop()
         kind = doc.kind
         if kind == _TEXT:
             assert doc.flat is not None
@@ -147,42 +160,36 @@ def _render(doc: Doc, indent: int, width: int, column: int) -> str:
             out.append("\n" + " " * indent)
             column = indent
         elif kind == _CAT:
-            stack.extend((indent, part) for part in reversed(doc.parts))
+            stack.extend((indent, part, 0, 0) for part in reversed(doc.parts))
         elif kind == _NEST:
-            stack.append((indent + doc.number, doc.parts[0]))
+            stack.append((indent + doc.columns, doc.parts[0], 0, 0))
         elif kind == _ALIGN:
-            stack.append((column, doc.parts[0]))
-        elif kind in (_GROUP, _HUG):
+            stack.append((column, doc.parts[0], 0, 0))
+        elif kind in (_GROUP, _HUG, _OWN):
             flat = doc.flat
             if flat is not None and column + len(flat) + tail() <= width:
                 out.append(flat)
                 column += len(flat)
             else:
-                stack.append((indent, doc.parts[0]))
-        elif doc.number == 0:  # a fill not yet begun
-            rest = Doc(_FILL, doc.parts[1:], None, 0, len(doc.parts) > 1, lines + 1)
-            stack += [(indent, rest), (indent, _group(doc.parts[0]))]
+                stack.append((indent, doc.parts[0], 0, 0))
         else:
-            item = doc.parts[0]
-            last = len(doc.parts) == 1
-            size = _HUGE if item.flat is None else len(item.flat)
-            size += tail() if last else 0
-            if doc.number != lines + 1:
-                same = False
-            elif item.kind == _HUG and indent + size > width:
-                same = column + 1 + item.lead <= width
-            else:
-                same = column + 1 + size <= width
-            if same:
-                out.append(" ")
-                column += 1
-            else:
-                lines += 1
-                out.append("\n" + " " * indent)
-                column = indent
+            item = doc.parts[done]
+            last = done + 1 == len(doc.parts)
+            if done:
+                size = _HUGE if item.flat is None else len(item.flat)
+                size += tail() if last else 0
+                if item.kind == _HUG and indent + size > width:
+                    size = item.lead
+                if line == lines and item.kind != _OWN and column + 1 + size <= width:
+                    out.append(" ")
+                    column += 1
+                else:
+                    lines += 1
+                    out.append("\n" + " " * indent)
+                    column = indent
             if not last:
-                stack.append((indent, Doc(_FILL, doc.parts[1:], None, 0, True, lines + 1)))
-            stack.append((indent, _group(item)))
+                stack.append((indent, doc, done + 1, lines))
+            stack.append((indent, _group(item), 0, 0))
     return "".join(out)
 
 
@@ -211,21 +218,22 @@ def _none(level: int) -> tuple[int, int, int]:
 
 # The level of an infix operation, and the least level of its left and of its right operand.
 _INFIX: Final[dict[str, tuple[int, int, int]]] = {
+    "<|": _none(9),  # at 10 as `|>` is; a mixture of both is hard to read
     "|>": _left(10),
-    "<|": _right(10),
     "↔": _none(20),
     "→": _right(25),
     "∨": _right(30),
-    "||": _left(30),
+    "||": _none(30),
     "∧": _right(35),
-    "&&": _left(35),
+    "&&": _none(35),
     "×": _right(35),
-    **dict.fromkeys(("=", "≠", "<", "≤", ">", "≥", "==", "∈", "∉", "⊆", "∣"), _none(_RELATION)),
-    **dict.fromkeys(("+", "-", "++"), _left(65)),
-    "::": _right(67),
-    **dict.fromkeys(("*", "/", "%"), _left(70)),
+    **dict.fromkeys(("=", "≠", "<", "≤", ">", "≥", "==", "!=", "≈", "≡"), _none(_RELATION)),
+    **dict.fromkeys(("∈", "∉", "⊆", "⊂", "∣"), _none(_RELATION)),
+    **dict.fromkeys(("+", "-", "++", "∪"), _left(65)),
+    **dict.fromkeys(("*", "/", "%", "∩", "\\"), _left(70)),
     "•": _right(73),
     "^": _right(75),
+    "▸": _right(75),
     "∘": _right(90),
 }
 # An operator not listed gets parentheses around it and around its operands.
@@ -267,6 +275,12 @@ def _operand(out: _Out, least: int, follows: int = -1) -> tuple[Doc, _Out]:
 
 # --- terms ----------------------------------------------------------------------------------------
 
+_SHORT: Final = 8  # characters of a word that is not left alone on a line
+_LARGE: Final = 40  # characters of an argument that gets a line of its own
+
+_OPENING: Final = frozenset("(⟨[{⦃")
+_CLOSERS: Final = frozenset(")⟩]}⦄")
+
 _Visit = Generator[Term, _Out, _Out]
 
 
@@ -305,24 +319,27 @@ def _visit(t: Term) -> _Visit:
         case Str(value):
             return _Out(_text(f'"{value}"'))
         case DotIdent(name):
-            return _Out(_text(name if name.startswith(".") else f".{name}"))
+            return _Out(_text(f".{name}"))
         case Proj(inner, field):
             out = yield inner
-            bracketed = isinstance(inner, (Proj, Tuple, Ascribe))
-            head = out.doc if bracketed else _parens(out.doc)
+            bare = isinstance(inner, Proj) or _has_brackets(inner)
+            head = out.doc if bare else _parens(out.doc)
             return _Out(_cat(head, _text(f".{field}")))
-        case Un("⁻¹", inner):
+        case Un(("⁻¹" | "ᵀ" | "ᴴ") as op, inner):
             doc, _ = _operand((yield inner), _MAX)
-            return _Out(_cat(doc, _text("⁻¹")))
-        case Un("¬", inner):
-            # Lean takes `¬a = b` for `¬(a = b)`; the parentheses are for people.
-            doc, edges = _operand((yield inner), _LEAD)
-            return _Out(_cat(_text("¬"), doc), _LEAD, min(_NOT, edges.edge))
-        case Un(op, inner):
+            return _Out(_cat(doc, _text(op)))
+        case Un("-", inner):
             out = yield inner
             # `--` would start a comment.
             doc, edges = _operand(out, _MAX if out.minus else _NEG)
-            return _Out(_cat(_text(op), doc), _NEG, min(_NEG, edges.edge), minus=op == "-")
+            return _Out(_cat(_text("-"), doc), _NEG, min(_NEG, edges.edge), minus=True)
+        case Un(("¬" | "!") as op, inner):
+            # Lean takes `¬a = b` for `¬(a = b)`; the parentheses are for people.
+            doc, edges = _operand((yield inner), _LEAD)
+            return _Out(_cat(_text(op), doc), _LEAD, min(_NOT, edges.edge))
+        case Un(op, inner):
+            doc, _ = _operand((yield inner), _MAX)
+            return _Out(_cat(_text(op), doc), _LEAD if op == "√" else _MAX)
         case Ascribe(inner, type_):
             head, of = (yield inner).doc, (yield type_).doc
             body = _cat(head, _text(" :"), _nest(2, _cat(_SPACE, of)))
@@ -332,7 +349,9 @@ def _visit(t: Term) -> _Visit:
         case Tuple(items):
             return _Out((yield from _listed("(", items, ")")))
         case Raw(tokens):
-            return _Out(_raw(tokens), 0, 0)
+            if len(tokens) == 1 or _has_brackets(t):
+                return _Out(_raw(tokens))
+            return _Out(_raw(tokens), _RELATION + 1, 0)
 
 
 def _listed(opening: str, items: tuple[Term, ...], closing: str) -> Generator[Term, _Out, Doc]:
@@ -346,21 +365,34 @@ def _listed(opening: str, items: tuple[Term, ...], closing: str) -> Generator[Te
     return _cat(_text(opening), _nest(columns, _group(_fill(docs))), _text(closing))
 
 
+def _has_brackets(t: Term) -> bool:
+    """Whether ``t`` is printed with its own brackets around it."""
+    if not isinstance(t, Raw):
+        return isinstance(t, (Tuple, Ascribe))
+    depth = 0
+    for i, token in enumerate(t.tokens):
+        depth += (token in _OPENING) - (token in _CLOSERS)
+        if depth == 0:
+            return i > 0 and i + 1 == len(t.tokens)
+    return False
+
+
 def _raw(tokens: tuple[str, ...]) -> Doc:
     words: list[str] = []
     glue = True
     for token in tokens:
-        if words and (glue or token in {")", "⟩", "]", "}", ","}):
+        if words and (glue or token in _CLOSERS or token == ","):
             words[-1] += token
         else:
             words.append(token)
-        glue = token in {"(", "⟨", "[", "{"}
+        glue = token in _OPENING
     return _group(_fill([_text(w) for w in words])) if words else _text("")
 
 
 def _app(fn: Term, args: tuple[Term | NamedArg, ...]) -> _Visit:
     out = yield fn
-    bare = isinstance(fn, (Ident, DotIdent, Proj, Tuple, Ascribe))
+    bare = isinstance(fn, (Ident, DotIdent, Proj)) or _has_brackets(fn)
+    bare = bare or (isinstance(fn, Un) and fn.op == "@")
     items = [out.doc if bare else _parens(out.doc)]
     run: list[Doc] = []
     key = ""
@@ -378,6 +410,13 @@ def _app(fn: Term, args: tuple[Term | NamedArg, ...]) -> _Visit:
         run.append(doc)
         key = new
     items.append(_fill(run))
+    # What is long starts a line (but never leaves the head alone on its own), and so does every
+    # compound argument after it.
+    large = False
+    for i, item in enumerate(items[1:], 1):
+        large = large or item.flat is None or len(item.flat) > _LARGE
+        if large and i > 1 and item.kind != _TEXT:
+            items[i] = _own(item)
     if _short(items[0]) or (isinstance(args[-1], Bind) and len(items) == 2):
         items[1] = _hug(items[1])
     head = fn.name if isinstance(fn, (Ident, DotIdent)) else ""
@@ -385,7 +424,6 @@ def _app(fn: Term, args: tuple[Term | NamedArg, ...]) -> _Visit:
 
 
 _LEADING: Final = frozenset("∧∨∘")
-_SHORT: Final = 8  # characters
 
 
 def _bin(t: Bin) -> _Visit:
@@ -417,6 +455,8 @@ def _bin(t: Bin) -> _Visit:
         # The chain's own end has the strict level on one side only.
         least = left if first or (left != level and not last) else right
         doc, edges = _operand(out, least, -1 if last else level)
+        if t.op == "→" and not last and isinstance(part, Ascribe):
+            doc = _parens(doc)  # `(x : A) → B` binds x
         if first:
             minus = edges.minus
         if last:
@@ -446,7 +486,7 @@ def _infix(docs: list[Doc], ops: list[str], level: int) -> Doc:
 
 
 def _short(doc: Doc) -> bool:
-    """Whether ``doc`` is a word so short that it is not left alone on a line."""
+    """Whether ``doc`` is one short word."""
     return not doc.breaks and doc.lead <= _SHORT
 
 
@@ -499,7 +539,8 @@ def _binders(groups: tuple[Binder, ...]) -> Generator[Term, _Out, list[Doc]]:
         names = " ".join(b.names)
         doc = _text(kind + names)
         if b.type is not None:
-            of = (yield b.type).doc
+            out = yield b.type
+            of = _operand(out, 0, 0)[0] if kind == "" else out.doc
             colon = _text(f"{kind}{names} : " if names else kind)
             doc = _cat(colon, _nest(2, of))
         if b.default is not None:

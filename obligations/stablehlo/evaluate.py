@@ -151,7 +151,7 @@ def _apply(op: Operation, inputs: list[Array], dtype: type[Any]) -> list[Array]:
         raise ObligationsError(
             f"line {op.line}: no evaluation for '{op.kind}'", hint=nearest(op.kind, _TABLE)
         ) from None
-    except (ValueError, TypeError, IndexError) as bad:
+    except (ValueError, TypeError, IndexError, MemoryError) as bad:
         raise ObligationsError(f"line {op.line}: {op.kind}: {bad}") from None
 
 
@@ -348,16 +348,16 @@ _REDUCE: dict[str, Callable[..., Any]] = {
     "minimum": lambda x, axis: np.take_along_axis(
         x, np.expand_dims(_order(x).argmin(axis), axis), axis
     ).squeeze(axis),
-    "and": np.logical_and.reduce,
-    "or": np.logical_or.reduce,
+    "and": np.bitwise_and.reduce,
+    "or": np.bitwise_or.reduce,
 }
 _COMBINE: dict[str, Callable[..., Array]] = {
     "add": _each(np.add),
     "multiply": _each(np.multiply),
     "maximum": _maximum,
     "minimum": _minimum,
-    "and": _each(np.logical_and),
-    "or": _each(np.logical_or),
+    "and": _each(np.bitwise_and),
+    "or": _each(np.bitwise_or),
 }
 
 
@@ -386,8 +386,9 @@ def _windows(op: Operation, x: Array, fill: Any) -> Array:
     whole = tuple((n - 1) * d + 1 for n, d in zip(size, spread, strict=True))
     windows = sliding_window_view(x, whole)
     windows = windows[tuple(slice(None, None, s) for s in op.ints("window_strides"))]
-    windows = windows[(..., *(slice(None, None, d) for d in spread))]
-    return windows.reshape((*windows.shape[: x.ndim], -1))
+    every: tuple[Any, ...] = (..., *(slice(None, None, d) for d in spread))
+    windows = windows[every]
+    return np.asarray(windows.reshape((*windows.shape[: x.ndim], -1)))
 
 
 def _reduce_window(op: Operation, x: Array, init: Array) -> Array:
@@ -450,10 +451,10 @@ _TABLE: dict[str, Callable[..., Array]] = {
     "sqrt": _each(np.sqrt),
     "rsqrt": _each(lambda x: 1 / np.sqrt(x)),
     "is_finite": _each(np.isfinite),
-    "and": _each(np.logical_and),
-    "or": _each(np.logical_or),
-    "xor": _each(np.logical_xor),
-    "not": _each(np.logical_not),
+    "and": _each(np.bitwise_and),
+    "or": _each(np.bitwise_or),
+    "xor": _each(np.bitwise_xor),
+    "not": _each(np.invert),
     "maximum": _maximum,
     "minimum": _minimum,
     "clamp": _clamp,

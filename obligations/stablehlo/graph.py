@@ -1,0 +1,432 @@
+"""The SSA graph of a function, and its values up to what does not change them.
+
+Two SSA names are one *value* here when the operations say the same numbers in the same row-major
+order: a reshape is the value it reshapes, a second computation of the same thing is the first, the
+order of a sum's operands does not matter, ``x + 0`` is ``x``, ``convert`` is transparent. What is
+recognised is recognised between values, so none of these can hide it; each value keeps the
+operations that compute it, with their lines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from obligations.errors import ObligationsError
+from obligations.stablehlo.reader import Dense, Function, Operation, TensorType
+
+if TYPE_CHECKING:
+    import networkx as nx
+
+#: Deepest chain of calls between functions that is followed, and the most operations met so.
+MAX_CALLS = 32
+MAX_OPERATIONS = 2_000_000
+
+
+def graph(function: Function) -> nx.DiGraph:
+    """The SSA graph: a node a name, an edge from each operand to each result.
+
+    Nodes carry ``kind`` (``argument`` for arguments), ``line`` and ``type``; an edge carries
+    ``positions``, the operand places it stands at. The return is the node ``return``.
+    """
+    import networkx as nx
+
+    out = nx.DiGraph()
+    for a in function.arguments:
+        out.add_node(a.name, kind="argument", line=a.line, type=a.type)
+    for op in function.operations:
+        for name, kind in zip(op.results, op.result_types, strict=True):
+            out.add_node(name, kind=op.kind, line=op.line, type=kind)
+        if op.kind == "return":
+            out.add_node("return", kind="return", line=op.line, type=None)
+        for name in op.results or ("return",):
+            for place, operand in enumerate(op.operands):
+                if out.has_edge(operand, name):
+                    out[operand][name]["positions"] += (place,)
+                else:
+                    out.add_edge(operand, name, positions=(place,))
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One operation that computes a value: its line, result name and operand values in order."""
+
+    operation: Operation
+    name: str
+    inputs: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Value:
+    """A value: the operation kind that makes it, of which values, at which shape.
+
+    ``kind`` is the operation's, or ``argument``, or ``splat`` (``number`` everywhere).
+    ``view`` is the shape at which the first operation made it; ``views`` are the shapes at which
+    its operands were read. ``steps`` are all operations that compute it, ``users`` the values it
+    is an operand of. ``name`` is the first SSA name it has.
+    """
+
+    id: int
+    kind: str
+    inputs: tuple[int, ...]
+    attributes: Mapping[str, Any]
+    view: tuple[int, ...]
+    views: tuple[tuple[int, ...], ...]
+    element: str
+    name: str
+    number: float = math.nan
+    steps: list[Step] = field(default_factory=list)
+    users: list[int] = field(default_factory=list)
+
+    @property
+    def line(self) -> int:
+        """Where it is first computed; 0 for an argument."""
+        return self.steps[0].operation.line if self.steps else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Converted:
+    """A ``convert``, transparent to values: the value it converts, from and to, its line."""
+
+    value: int
+    source: str
+    target: str
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
+class Values:
+    """All values of a function; an operand's number is always below its user's."""
+
+    function: Function
+    table: Sequence[Value]
+    ids: Mapping[str, int]
+    shapes: Mapping[str, TensorType]
+    zero_adds: Mapping[int, int]
+    converts: tuple[Converted, ...]
+    returned: tuple[int, ...]
+
+    def __getitem__(self, index: int) -> Value:
+        return self.table[index]
+
+    def name(self, index: int) -> str:
+        """The first SSA name of a value."""
+        return self.table[index].name
+
+
+#: Kinds that act on each element alone, so that their operands' shape is no matter.
+ELEMENTWISE = frozenset(
+    """
+    add subtract multiply divide power remainder negate abs sign exponential
+    exponential_minus_one log log_plus_one logistic tanh sine cosine floor ceil sqrt rsqrt cbrt
+    is_finite and or xor not maximum minimum clamp compare select
+    """.split()
+)
+_COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
+#: Not the same value when written twice.
+_FRESH = frozenset({"rng", "rng_bit_generator", "custom_call", "infeed", "recv"})
+_FLIP = {"LT": "GT", "LE": "GE"}
+
+
+def values(function: Function, functions: Mapping[str, Function] | None = None) -> Values:
+    """Number the values of ``function``, its calls to ``functions`` followed.
+
+    Raises :class:`ObligationsError` for calls nested deeper than :data:`MAX_CALLS`.
+    """
+    build = _Numbering()
+    names: dict[str, int] = {}
+    for a in function.arguments:
+        names[a.name] = build.argument(a.name, a.type)
+        build.shapes[a.name] = a.type
+    shapes = dict(build.shapes)
+    returned = _number(build, function, functions or {}, names, shapes, ())
+    return Values(
+        function, build.table, names, shapes, build.zero_adds, tuple(build.converts), returned
+    )
+
+
+def _number(
+    build: _Numbering,
+    function: Function,
+    functions: Mapping[str, Function],
+    names: dict[str, int],
+    shapes: dict[str, TensorType],
+    callers: tuple[str, ...],
+) -> tuple[int, ...]:
+    if len(callers) > MAX_CALLS:
+        raise ObligationsError(f"calls nest deeper than {MAX_CALLS} (at @{function.name})")
+    for op in function.operations[:-1]:
+        build.count += 1
+        if build.count > MAX_OPERATIONS:
+            raise ObligationsError(f"more than {MAX_OPERATIONS} operations, calls followed")
+        inputs = tuple(names[n] for n in op.operands)
+        types = tuple(shapes[n] for n in op.operands)
+        callee = functions.get(str(op.attributes.get("callee", ""))) if op.kind == "call" else None
+        if callee is not None and len(callee.arguments) == len(inputs):
+            inner = {a.name: v for a, v in zip(callee.arguments, inputs, strict=True)}
+            inside = {a.name: a.type for a in callee.arguments}
+            path = (*callers, op.results[0] if op.results else callee.name)
+            outcome = _number(build, callee, functions, inner, inside, path)
+        else:
+            outcome = tuple(
+                build.result(op, i, inputs, types, callers) for i in range(len(op.results))
+            )
+        for name, kind, value in zip(op.results, op.result_types, outcome, strict=True):
+            names[name] = value
+            shapes[name] = kind
+    return tuple(names[n] for n in function.returned)
+
+
+class _Numbering:
+    """Values made so far, found again by what they are."""
+
+    def __init__(self) -> None:
+        self.table: list[Value] = []
+        self.found: dict[Any, int] = {}
+        self.shapes: dict[str, TensorType] = {}
+        self.zero_adds: dict[int, int] = {}
+        self.converts: list[Converted] = []
+        self.count = 0
+
+    def argument(self, name: str, kind: TensorType) -> int:
+        return self._make("argument", (), {"name": name}, kind, (), name, None)
+
+    def _make(
+        self,
+        kind: str,
+        inputs: tuple[int, ...],
+        attributes: Mapping[str, Any],
+        outcome: TensorType,
+        views: tuple[tuple[int, ...], ...],
+        name: str,
+        key: Any,
+        number: float = math.nan,
+    ) -> int:
+        index = len(self.table)
+        self.table.append(
+            Value(
+                index,
+                kind,
+                inputs,
+                attributes,
+                outcome.shape,
+                views,
+                outcome.element,
+                name,
+                number,
+            )
+        )
+        for i in dict.fromkeys(inputs):
+            self.table[i].users.append(index)
+        if key is not None:
+            self.found[key] = index
+        return index
+
+    def splat(self, number: float, op: Operation, outcome: TensorType, name: str) -> int:
+        key = ("splat", number if number == number else "nan")
+        found = self.found.get(key)
+        if found is None:
+            found = self._make("splat", (), {}, outcome, (), name, key, number)
+        return found
+
+    def result(
+        self,
+        op: Operation,
+        place: int,
+        inputs: tuple[int, ...],
+        types: tuple[TensorType, ...],
+        callers: tuple[str, ...],
+    ) -> int:
+        """The value of result ``place`` of ``op``; within a call its name leads with the call's."""
+        outcome, name = op.result_types[place], "/".join((*callers, op.results[place]))
+        shapes = tuple(t.shape for t in types)
+        same = self._transparent(op, place, inputs, types, outcome)
+        if same is not None:
+            return same
+        if op.kind == "constant":
+            dense = cast("Dense", op.attributes["value"])
+            if dense.splat is not None:
+                return self.splat(dense.splat, op, outcome, name)
+        splat = self._fold(op, inputs)
+        if splat is not None:
+            return self.splat(splat, op, outcome, name)
+        made = self._key(op, place, inputs, shapes, outcome)
+        found = self.found.get(made.key)
+        if found is None:
+            found = self._make(
+                op.kind, made.inputs, made.attributes, outcome, made.views, name, made.key
+            )
+        self.table[found].steps.append(Step(op, name, inputs))
+        return found
+
+    def _number_of(self, index: int) -> float | None:
+        value = self.table[index]
+        return value.number if value.kind == "splat" else None
+
+    def _transparent(
+        self,
+        op: Operation,
+        place: int,
+        inputs: tuple[int, ...],
+        types: tuple[TensorType, ...],
+        outcome: TensorType,
+    ) -> int | None:
+        """The operand that ``op`` only passes on, if that is all it does."""
+        kind = op.kind
+        if kind in ("reshape", "copy"):
+            return inputs[0]
+        if kind == "optimization_barrier":
+            return inputs[place]
+        if kind == "convert":
+            self.converts.append(Converted(inputs[0], types[0].element, outcome.element, op.line))
+            return inputs[0]
+        if kind in ("add", "subtract", "multiply", "divide"):
+            neutral = 0.0 if kind in ("add", "subtract") else 1.0
+            if self._number_of(inputs[1]) == neutral and self._number_of(inputs[0]) is None:
+                kept = inputs[0]
+            elif kind in ("add", "multiply") and self._number_of(inputs[0]) == neutral:
+                kept = inputs[1]
+            else:
+                return None
+            if kind == "add":
+                self.zero_adds.setdefault(kept, op.line)
+            return kept
+        if kind == "broadcast_in_dim" and types[0].size == outcome.size:
+            moved = zip(types[0].shape, op.ints("dims"), strict=True)
+            real = [to for n, to in moved if n != 1]
+            return inputs[0] if real == sorted(real) else None
+        if kind == "transpose":
+            dims = op.ints("dims")
+            if _still(dims, types[0].shape):
+                return inputs[0]
+            inner = self.table[inputs[0]]
+            if inner.kind == "transpose" and inner.view == types[0].shape:
+                whole = tuple(inner.attributes["dims"][d] for d in dims)
+                return inner.inputs[0] if _still(whole, inner.views[0]) else None
+            return None
+        if kind == "reverse":
+            return inputs[0] if all(types[0].shape[d] == 1 for d in op.ints("dims")) else None
+        if kind == "pad" and not any((*op.ints("low"), *op.ints("high"), *op.ints("interior"))):
+            return inputs[0]
+        if kind == "slice" and types[0].shape == outcome.shape:
+            return inputs[0]
+        return None
+
+    def _fold(self, op: Operation, inputs: tuple[int, ...]) -> float | None:
+        """The one number everywhere in the result, when constants say so."""
+        numbers = [self._number_of(i) for i in inputs]
+        if not numbers or any(n is None for n in numbers):
+            return None
+        n = cast("list[float]", numbers)
+        try:
+            match op.kind:
+                case "broadcast_in_dim" | "transpose" | "reverse" | "slice":
+                    return n[0]
+                case "add":
+                    return n[0] + n[1]
+                case "subtract":
+                    return n[0] - n[1]
+                case "multiply":
+                    return n[0] * n[1]
+                case "divide":
+                    return n[0] / n[1]
+                case "negate":
+                    return -n[0]
+                case "sqrt":
+                    return math.sqrt(n[0])
+                case "rsqrt":
+                    return 1 / math.sqrt(n[0])
+        except (ValueError, ZeroDivisionError, OverflowError):
+            return None
+        return None
+
+    def _key(
+        self,
+        op: Operation,
+        place: int,
+        inputs: tuple[int, ...],
+        shapes: tuple[tuple[int, ...], ...],
+        outcome: TensorType,
+    ) -> _Made:
+        """What makes the result the value it is, and the key it is found again by."""
+        kind: str = op.kind
+        attributes: Mapping[str, Any] = op.attributes
+        if kind in ELEMENTWISE:
+            if kind == "compare" and attributes.get("direction") in _FLIP:
+                # `a < b` is `b > a`: one direction to look for.
+                attributes = {"direction": _FLIP[str(attributes["direction"])]}
+                inputs, shapes = inputs[::-1], shapes[::-1]
+            order = tuple(sorted(inputs)) if kind in _COMMUTATIVE else inputs
+            key: tuple[Any, ...] = (kind, order, *attributes.items())
+            return _Made(inputs, attributes, shapes, key)
+        if kind == "broadcast_in_dim":
+            return self._broadcast(op, inputs, shapes, outcome)
+        if kind == "transpose":
+            inner = self.table[inputs[0]]
+            if inner.kind == "transpose" and inner.view == shapes[0]:
+                dims = tuple(inner.attributes["dims"][d] for d in op.ints("dims"))
+                attributes, inputs, shapes = {"dims": dims}, inner.inputs, inner.views
+        regions: Any = ()
+        if op.regions:
+            combiners = tuple(r.combiner for r in op.regions)
+            regions = combiners if all(combiners) else op.line
+            if kind == "reduce" and all(combiners):
+                attributes, regions = {**attributes, "applies": combiners[0]}, ()
+        if kind in _FRESH:
+            regions = (op.line, place)
+        key = (kind, inputs, shapes, outcome.shape, place, *_frozen(attributes), regions)
+        if kind == "reduce":
+            # A dimension of size one that stays is as good as none.
+            axes = op.ints("dimensions")
+            kept = [i for i, n in enumerate(shapes[0]) if n != 1 or i in axes]
+            sizes = tuple(shapes[0][i] for i in kept)
+            key = (kind, inputs, sizes, tuple(kept.index(i) for i in axes), place, regions)
+            key = (*key, attributes.get("applies"))
+        if kind == "constant":
+            key = (*key, outcome.element)
+        return _Made(inputs, attributes, shapes, key)
+
+    def _broadcast(
+        self,
+        op: Operation,
+        inputs: tuple[int, ...],
+        shapes: tuple[tuple[int, ...], ...],
+        outcome: TensorType,
+    ) -> _Made:
+        """Broadcasts by which dimensions of the result vary; a broadcast of one is one."""
+        kept = [(n, to) for n, to in zip(shapes[0], op.ints("dims"), strict=True) if n != 1]
+        source = inputs[0]
+        inner = self.table[source]
+        if inner.kind == "broadcast_in_dim":
+            real = [i for i, n in enumerate(inner.view) if n != 1]
+            if [inner.view[i] for i in real] == [n for n, _ in kept]:
+                to = dict(zip(real, (t for _, t in kept), strict=True))
+                pairs = zip(inner.views[0], inner.attributes["dims"], strict=True)
+                kept = [(n, to[d]) for n, d in pairs]
+                source = inner.inputs[0]
+        sizes, dims = tuple(n for n, _ in kept), tuple(t for _, t in kept)
+        key = ("broadcast_in_dim", source, sizes, dims, outcome.shape)
+        return _Made((source,), {"dims": dims}, (sizes,), key)
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A value to be: its operands, attributes and the shapes it reads them at; its key."""
+
+    inputs: tuple[int, ...]
+    attributes: Mapping[str, Any]
+    views: tuple[tuple[int, ...], ...]
+    key: Any
+
+
+def _still(dims: Sequence[int], shape: Sequence[int]) -> bool:
+    """Whether a transpose moves nothing but dimensions of size one."""
+    real = [d for d in dims if shape[d] != 1]
+    return real == sorted(real)
+
+
+def _frozen(attributes: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(sorted(attributes.items(), key=lambda pair: pair[0]))

@@ -195,7 +195,8 @@ def _render(doc: Doc, indent: int, width: int, column: int) -> str:
 
 # --- precedence -----------------------------------------------------------------------------------
 
-_MAX: Final = 1024  # an argument of an application
+_ATOM: Final = 1025  # a name, or what has its own brackets
+_MAX: Final = 1024  # an argument of an application: an atom, or one with a sign (`↑x`, `x⁻¹`)
 _LEAD: Final = 1023  # an application
 _SUM: Final = 67  # the body of a ∑
 _NOT: Final = 40  # the operand of ¬
@@ -252,7 +253,7 @@ class _Out(NamedTuple):
     """
 
     doc: Doc
-    level: int = _MAX
+    level: int = _ATOM
     edge: int = _CLOSED
     minus: bool = False
     key: str = ""
@@ -326,8 +327,8 @@ def _visit(t: Term) -> _Visit:
             head = out.doc if bare else _parens(out.doc)
             return _Out(_cat(head, _text(f".{field}")))
         case Un(("⁻¹" | "ᵀ" | "ᴴ") as op, inner):
-            doc, _ = _operand((yield inner), _MAX)
-            return _Out(_cat(doc, _text(op)))
+            doc, _ = _operand((yield inner), _ATOM)
+            return _Out(_cat(doc, _text(op)), _MAX)
         case Un("-", inner):
             out = yield inner
             # `--` would start a comment.
@@ -338,7 +339,7 @@ def _visit(t: Term) -> _Visit:
             doc, edges = _operand((yield inner), _LEAD)
             return _Out(_cat(_text(op), doc), _LEAD, min(_NOT, edges.edge))
         case Un(op, inner):
-            doc, _ = _operand((yield inner), _MAX)
+            doc, _ = _operand((yield inner), _ATOM)
             return _Out(_cat(_text(op), doc), _LEAD if op == "√" else _MAX)
         case Ascribe(inner, type_):
             head, of = (yield inner).doc, (yield type_).doc

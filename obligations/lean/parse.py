@@ -53,6 +53,9 @@ MAX_DEPTH = 200
 MAX_TOKENS = 200_000
 """How many tokens one term may have; the longest statement of a tie file has some thousands."""
 
+MAX_LENGTH = 2_000_000
+"""How many characters one term may have."""
+
 _RETRIES = 24
 
 
@@ -153,22 +156,29 @@ def strip_comments(text: str) -> str:
     Block comments nest; one that is never closed reaches to the end. Comment signs inside string
     literals are left alone.
     """
+    return blank_comments(text)[0]
+
+
+def blank_comments(text: str) -> tuple[str, list[tuple[int, int]]]:
+    """What :func:`strip_comments` gives, and where each comment starts and ends."""
     if "--" not in text and "/-" not in text:
-        return text
+        return text, []
     search = _comment_or_string().search
     out: list[str] = []
+    found: list[tuple[int, int]] = []
     kept = position = 0
     while match := search(text, position):
         start = match.start()
         if match.lastgroup == "comment":
             position = comment_end(text, start)
-            blank = "\n".join(" " * len(line) for line in text[start:position].split("\n"))
+            blank = "\n".join([" " * len(line) for line in text[start:position].split("\n")])
             out += (text[kept:start], blank)
             kept = position
+            found.append((start, position))
         else:
             position = match.end()
     out.append(text[kept:])
-    return "".join(out)
+    return "".join(out), found
 
 
 def comment_end(text: str, start: int) -> int:
@@ -189,7 +199,7 @@ def _comment_or_string() -> re.Pattern[str]:
     return re.compile(
         r"""(?P<comment>--|/-)"""
         r"""|(?<![\w'!?])r(?P<hashes>\#*)".*?(?:"(?P=hashes)|\Z)"""
-        r"""|"(?:[^"\\]|\\.)*(?:"|\Z)"""
+        r"""|"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)"""
         r"""|(?<![\w'!?])'(?:"|\\")'""",
         re.DOTALL,
     )
@@ -337,7 +347,14 @@ def parse_slice(
     """
     from lark import UnexpectedToken
 
-    tokens, parser = _lex(text, start, len(text) if end is None else end, rule)
+    end = len(text) if end is None else end
+    if end - start > MAX_LENGTH:
+        if lenient:
+            return Raw(tuple(text[start:end].split()))
+        raise InputError(
+            source, _place(text, start), f"a term of more than {MAX_LENGTH} characters"
+        )
+    tokens, parser = _lex(text, start, end, rule)
     if shift:
         for token in tokens:
             token.start_pos += shift
@@ -385,6 +402,13 @@ def parse_slice(
             break
         return result
     return _BUILD.raw([whole])
+
+
+def slice_tokens(text: str, start: int, end: int) -> tuple[str, ...]:
+    """The tokens of ``text[start:end]``, which holds no comments."""
+    if end - start > MAX_LENGTH:
+        return tuple(text[start:end].split())
+    return tuple([token.value for token in _lex(text, start, end, "outside")[0]])
 
 
 def _place(text: str, position: int) -> Span:
@@ -668,7 +692,10 @@ class _Build:
 
     def projection(self, parts: Any) -> Term:
         term, field = parts
-        return Proj(term, str(field)[1:], span=self._over(term, field))
+        span = self._over(term, field)
+        for name in re.findall(r"\.(«[^»]*»|[^.]+)", str(field)):
+            term = Proj(term, name, span=span)
+        return term  # type: ignore[no-any-return]
 
     def binding(self, parts: Any) -> Term:
         word, binders, _, body = parts

@@ -243,12 +243,12 @@ def substitute(term: Term, values: Mapping[str, Term]) -> Term:
             binders, values = substitute_binders(binders, values)
             return replace(term, binders=binders, body=substitute(body, values))
         case Let(name, type_, value, body):
-            inner = {k: v for k, v in values.items() if k != name}
+            under = {k: v for k, v in values.items() if k != name}
             return replace(
                 term,
                 type=None if type_ is None else substitute(type_, values),
                 value=substitute(value, values),
-                body=substitute(body, inner),
+                body=substitute(body, under),
             )
         case Bin(_, left, right):
             return replace(term, left=substitute(left, values), right=substitute(right, values))

@@ -1,0 +1,773 @@
+"""Split any Lean 4 source into its commands and declarations.
+
+Nothing is parsed here beyond what Lean's own tokens decide: comments (nested), strings, brackets,
+and the words that begin a command. So every text splits, however broken, and the pieces in their
+order are the text again. The terms inside a declaration are read when they are asked for
+(:meth:`Declaration.binders`, :meth:`Declaration.statement`, :meth:`Declaration.value`).
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from obligations.errors import Source
+from obligations.lean.parse import TextSpan, blank_comments, parse_slice, slice_tokens
+from obligations.lean.syntax import Binder, Raw, Term
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A source prepared for reading.
+
+    ``code`` is its text with the comments blanked out, ``comments`` where they are, and ``lines``
+    where each line begins.
+    """
+
+    source: Source
+    code: str = field(repr=False)
+    comments: tuple[tuple[int, int], ...] = field(repr=False)
+    lines: tuple[int, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The stretch ``[start, end)`` of a source."""
+
+    of: Text = field(repr=False)
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """The stretch as it is written, comments included."""
+        return self.of.source.text[self.start : self.end]
+
+    @property
+    def code(self) -> str:
+        """The stretch with its comments blanked out."""
+        return self.of.code[self.start : self.end]
+
+    @property
+    def span(self) -> TextSpan:
+        """Where the stretch begins, and how many characters it has."""
+        line = bisect_right(self.of.lines, self.start)
+        column = self.start - self.of.lines[line - 1] + 1
+        return TextSpan(line, column, self.end - self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """``open A B``, ``open scoped A``, ``open A (b c)``, ``open A hiding b``, ``renaming b → c``.
+
+    ``listed`` are the names in parentheses, ``hidden`` those after ``hiding``, and ``renamed`` the
+    pairs after ``renaming``.
+    """
+
+    at: Slice
+    namespaces: tuple[str, ...]
+    scoped: bool = False
+    listed: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """``import A.B``."""
+
+    at: Slice
+    module: str
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command that is no declaration: ``kind`` is its word (``namespace``, ``notation``, …).
+
+    ``kind`` is ``"text"`` for a stretch before the first command that is not blank. ``name`` is
+    what a ``namespace``, ``section`` or ``end`` names.
+    """
+
+    at: Slice
+    kind: str
+    name: str = ""
+
+
+BodyKind = Literal["", ":=", "|", "where"]
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A declaration and its parts, each a stretch of the source or None where there is none.
+
+    Attributes
+    ----------
+    at
+        All of it, docstring and modifiers included.
+    kind
+        Its word: ``def``, ``theorem``, ``lemma``, ``structure``, …
+    name, full_name
+        As written (``""`` for an ``example`` or a nameless ``instance``), and with the namespaces
+        around it.
+    place
+        Where the name stands; the word when there is no name.
+    modifiers, attributes
+        ``("private", "noncomputable")``, and ``("simp", "reducible")`` as written in ``@[…]``.
+    docstring
+        With its signs.
+    universes, binders_at, type_at, body_at, tail_at
+        ``{u v}`` after the name, the binder groups, what follows the ``:``, the body after
+        ``body_kind``, and what follows that (``where``, ``termination_by``, ``deriving`` …).
+    namespace, opens, variables
+        What is in force where it stands, outermost first.
+    within
+        What comes before it with an ``in``: ``set_option maxHeartbeats 0 in``.
+    """
+
+    at: Slice
+    kind: str
+    name: str
+    full_name: str
+    place: Slice
+    modifiers: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
+    docstring: Slice | None = None
+    universes: Slice | None = None
+    binders_at: Slice | None = None
+    type_at: Slice | None = None
+    body_kind: BodyKind = ""
+    body_at: Slice | None = None
+    tail_at: Slice | None = None
+    namespace: str = ""
+    opens: tuple[Open, ...] = ()
+    variables: tuple[Slice, ...] = ()
+    within: tuple[Slice, ...] = ()
+
+    def binders(self) -> tuple[Binder, ...]:
+        """The binder groups; what is outside the fragment is ``Raw`` in them."""
+        at = self.binders_at
+        if at is None:
+            return ()
+        found = parse_slice("telescope", at.of.code, at.start, at.end, at.of.source, True)
+        if isinstance(found, Raw):
+            return (Binder((), found, "", span=found.span),)
+        return found  # type: ignore[no-any-return]
+
+    def statement(self) -> Term | None:
+        """The type after the ``:``; what is outside the fragment is ``Raw`` in it."""
+        return None if self.type_at is None else _term(self.type_at)
+
+    def value(self) -> Term | None:
+        """The body: a value, a proof term, or ``Raw`` tokens for ``by …``, equations, fields."""
+        if self.body_at is None:
+            return None
+        if self.body_kind == ":=":
+            return _term(self.body_at)
+        return Raw(tokens(self.body_at), span=self.body_at.span)
+
+
+@dataclass(frozen=True, slots=True)
+class LeanFile:
+    """A source and what it declares, each list in the order of the file.
+
+    ``pieces`` tile it: their texts, joined, are the text.
+    """
+
+    source: Source
+    imports: tuple[Import, ...]
+    opens: tuple[Open, ...]
+    declarations: tuple[Declaration, ...]
+    others: tuple[Command, ...]
+    pieces: tuple[Slice, ...] = field(repr=False)
+
+
+def tokens(at: Slice) -> tuple[str, ...]:
+    """The tokens of a stretch, without comments and white space: what two proofs differ in."""
+    return slice_tokens(at.of.code, at.start, at.end)
+
+
+def _term(at: Slice) -> Term:
+    found = parse_slice("term", at.of.code, at.start, at.end, at.of.source, True)
+    return found  # type: ignore[no-any-return]
+
+
+# ---- the words of commands ----
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_MODIFIERS = _words(
+    "private protected noncomputable unsafe partial nonrec local scoped public meta"
+)
+_DECLARATIONS = _words(
+    "theorem lemma def abbrev structure class inductive coinductive instance axiom example opaque "
+    "irreducible_def proof_wanted"
+)
+# Never inside a term or a tactic, so they begin a command wherever they stand outside brackets.
+_RESERVED = _words("theorem def abbrev structure inductive axiom namespace")
+# These stand in terms and tactics too (`open Foo in simp`), or may name a field: they begin a
+# command only where a command can be told from the layout.
+_COMMANDS = _words(
+    "alias assert_not_exists attribute builtin_initialize compile_inductive declare_syntax_cat "
+    "deriving elab elab_rules end export include infix infixl infixr initialize library_note macro "
+    "macro_rules module mutual notation notation3 omit open postfix prefix prelude import "
+    "register_simp_attr run_cmd run_elab run_meta section set_option simproc syntax unif_hint "
+    "universe universes unset_option unseal seal variable variables"
+)
+_ANY = _MODIFIERS | _DECLARATIONS | _RESERVED | _COMMANDS
+# Words at the first column that go on with the declaration above them.
+_GOES_ON = _words(
+    "where with then else extends at from in using by fun do let have show exact match calc if "
+    "termination_by decreasing_by decreasing_with"
+)
+# Nothing follows these in their own command that could be mistaken for another one.
+_BODILESS = _words(
+    "namespace section end open import variable variables universe mutual set_option include omit "
+    "prelude module"
+)
+
+_WORD = r"[^\W\d][\w'!?]*"
+_PART = rf"(?:{_WORD}|«[^»\n]*»)"
+_NAME = re.compile(rf"{_PART}(?:\.(?:{_PART}|\d+))*")
+_STRING = r"""(?<![\w'!?])r(?P<hashes>\#*)".*?(?:"(?P=hashes)|\Z)
+    | "[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)
+    | (?<![\w'!?])'(?:[^'\\\n]|\\[^\n]{1,8}?)'
+    | «[^»\n]*»"""
+_OPEN, _CLOSE = "([{⟨⦃", ")]}⟩⦄"
+
+# What decides where commands begin.
+_LANDMARK = re.compile(
+    rf"""(?P<first>^[ \t]*+(?:@(?=\[)|\#?{_WORD}(?![\w'!?.«])))
+    | (?P<open>[(\[{{⟨⦃]) | (?P<close>[)\]}}⟩⦄])
+    | (?P<text>{_STRING})
+    | (?P<reserved>(?<![\w'!?.«`])(?:{"|".join(sorted(_RESERVED))})(?![\w'!?.»]))""",
+    re.MULTILINE | re.DOTALL | re.VERBOSE,
+)
+# What decides where the parts of a declaration begin.
+_MARK = re.compile(
+    rf"""(?P<text>{_STRING})
+    | (?P<open>[(\[{{⟨⦃]) | (?P<close>[)\]}}⟩⦄])
+    | (?P<sign>:=|=>|\|\||\|>|<\||::|[:|])
+    | (?P<word>(?<![\w'!?.])(?:let|letI|let_fun|have|haveI|where|extends|termination_by
+        |decreasing_by|deriving)(?![\w'!?.]))""",
+    re.DOTALL | re.VERBOSE,
+)
+_BRACKET = re.compile(
+    rf"(?P<text>{_STRING}) | (?P<open>[(\[{{⟨⦃]) | (?P<close>[)\]}}⟩⦄])", re.DOTALL | re.VERBOSE
+)
+_COMMA = re.compile(
+    rf"(?P<text>{_STRING}) | (?P<open>[(\[{{⟨⦃]) | (?P<close>[)\]}}⟩⦄]) | (?P<comma>,)",
+    re.DOTALL | re.VERBOSE,
+)
+# What may follow a body, at the start of a line.
+_TAIL = re.compile(
+    r"^[ \t]*+(termination_by|decreasing_by|decreasing_with|where|deriving)(?![\w'!?.])",
+    re.MULTILINE,
+)
+_DERIVING = re.compile(r"(?<![\w'!?.«])(deriving)(?![\w'!?.»])")
+_FIELDED = frozenset(["structure", "inductive", "class", "coinductive"])
+_SPACE = re.compile(r"\s*+")
+_ENDS_OPEN = re.compile(
+    r"(?:[:=]=|=>|↦|←|[,∧∨→↔+*∘|=(\[{⟨]|(?<![\w'!?])(?:by|do|then|else|from))\Z"
+)
+
+
+# ---- splitting ----
+
+
+def read(source: Source) -> LeanFile:
+    """Split ``source``; no text is refused.
+
+    Examples
+    --------
+    >>> file = read(Source("A.lean", "namespace A\\ntheorem b (n : Nat) : n = n := rfl\\nend A\\n"))
+    >>> [(d.full_name, d.type_at.text, d.body_at.text) for d in file.declarations]
+    [('A.b', 'n = n', 'rfl')]
+    """
+    return _Reader(_prepare(source)).read()
+
+
+def _prepare(source: Source) -> Text:
+    code, comments = blank_comments(source.text)
+    if code.startswith("\ufeff"):
+        code = " " + code[1:]
+    lines = (0, *(match.end() for match in re.finditer("\n", code)))
+    return Text(source, code, tuple(comments), lines)
+
+
+@dataclass(slots=True)
+class _Scope:
+    """What a ``namespace`` or ``section`` (or the file) opens, to be forgotten at its ``end``."""
+
+    name: str
+    kind: str
+    opens: int
+    variables: int
+
+
+@dataclass(slots=True)
+class _Header:
+    """What stands before a command's own word, and that word."""
+
+    word: str = ""
+    word_at: int = 0
+    word_end: int = 0
+    modifiers: list[str] = field(default_factory=list)
+    attributes: list[str] = field(default_factory=list)
+    within: list[tuple[int, int]] = field(default_factory=list)
+
+
+class _Reader:
+    """One reading of one text; gathers the parts of the :class:`LeanFile`."""
+
+    def __init__(self, text: Text) -> None:
+        self.text = text
+        self.code = text.code
+        self.imports: list[Import] = []
+        self.all_opens: list[Open] = []
+        self.declarations: list[Declaration] = []
+        self.others: list[Command] = []
+        self.pieces: list[Slice] = []
+        self.scopes: list[_Scope] = []
+        self.opens: list[Open] = []
+        self.variables: list[Slice] = []
+
+    def slice(self, start: int, end: int) -> Slice:
+        return Slice(self.text, start, end)
+
+    def trimmed(self, start: int, end: int) -> Slice | None:
+        """The stretch without the blanks around it, or None when it is all blank."""
+        start = min(self.skip(start), end)
+        while end > start and self.code[end - 1].isspace():
+            end -= 1
+        return self.slice(start, end) if end > start else None
+
+    def skip(self, position: int) -> int:
+        match = _SPACE.match(self.code, position)
+        return match.end() if match else position
+
+    def read(self) -> LeanFile:
+        starts = list(self.commands())
+        begin = self.skip(0)
+        first = starts[0][0] if starts else len(self.code)
+        if begin < first and (at := self.trimmed(begin, first)):
+            self.others.append(Command(at, "text"))
+        done = 0
+        for i, (start, header) in enumerate(starts):
+            stop = starts[i + 1][0] if i + 1 < len(starts) else len(self.code)
+            at = self.trimmed(start, stop) or self.slice(start, stop)
+            at = self.slice(start, at.end)
+            if at.start > done:
+                self.pieces.append(self.slice(done, at.start))
+            self.pieces.append(at)
+            done = at.end
+            self.command(at, header)
+        if done < len(self.code):
+            self.pieces.append(self.slice(done, len(self.code)))
+        return LeanFile(
+            self.text.source,
+            tuple(self.imports),
+            tuple(self.all_opens),
+            tuple(self.declarations),
+            tuple(self.others),
+            tuple(self.pieces),
+        )
+
+    # ---- where commands begin ----
+
+    def commands(self) -> Iterator[tuple[int, _Header]]:
+        """Where each command begins (its docstring included), and what its header says."""
+        found: list[tuple[int, _Header]] = []
+        code = self.code
+        depth = 0
+        resume = 0  # Nothing before this position is looked at again.
+        column = 0  # Where the command before this one began on its line.
+        previous = "end"
+        flush = False  # The declaration before this one goes on at the first column.
+        for match in _LANDMARK.finditer(code):
+            kind = match.lastgroup
+            if kind == "open":
+                depth += 1
+                continue
+            if kind == "close":
+                depth = max(0, depth - 1)
+                continue
+            if kind in ("text", "hashes") or match.start() < resume:
+                continue
+            if kind == "first":
+                word = match.group().lstrip(" \t")
+                position = match.end() - len(word)
+                here = position - match.start()
+                if word == "@":
+                    word = "@["
+                if here and depth:
+                    continue
+                if word in _RESERVED or word in _DECLARATIONS or word == "@[":
+                    pass
+                elif word in _ANY or word.startswith("#"):
+                    if here and (depth or (here > column and previous not in _BODILESS)):
+                        continue
+                    if word == "deriving" and not self.followed_by(match.end(), "instance"):
+                        continue
+                elif here or depth or word in _GOES_ON or flush:
+                    continue
+                elif found and self.goes_on(position, previous):
+                    flush = True
+                    continue
+            else:
+                word, position, here = match.group(), match.start(), column
+                if depth:
+                    continue
+            header = self.header(position)
+            start = position
+            if found and found[-1][1].word not in _ANY and self.ends_in(position):
+                # `count_heartbeats in theorem …`: the words before belong to this command.
+                start, unknown = found.pop()
+                header.within.insert(0, (unknown.word_at, self.back(position)))
+                header.within[:0] = unknown.within
+            else:
+                start = self.docstring_before(position, found[-1][0] if found else 0)
+            found.append((start, header))
+            resume, depth, column, previous, flush = header.word_end, 0, here, header.word, False
+        return iter(found)
+
+    def followed_by(self, position: int, word: str) -> bool:
+        return self.code.startswith(word, self.skip(position))
+
+    def back(self, position: int) -> int:
+        """Where the text before ``position`` ends, blanks left aside."""
+        while position > 0 and self.code[position - 1].isspace():
+            position -= 1
+        return position
+
+    def ends_in(self, position: int) -> bool:
+        """Whether the word before ``position`` is ``in``."""
+        end = self.back(position)
+        return self.code[max(0, end - 3) : end] in (" in", "\nin", "\tin", ")in", "]in")
+
+    def goes_on(self, position: int, previous: str) -> bool:
+        """Whether the text before an unknown word at the first column asks for more."""
+        if previous not in _DECLARATIONS:
+            return False
+        end = self.back(position)
+        return bool(_ENDS_OPEN.search(self.code, max(0, end - 8), end))
+
+    def docstring_before(self, position: int, floor: int) -> int:
+        """Where the docstring that ends right before ``position`` begins, or ``position``."""
+        comments = self.text.comments
+        i = bisect_left(comments, (position, position)) - 1
+        while i >= 0 and comments[i][0] >= floor:
+            start, end = comments[i]
+            if not self.code[end:position].isspace() and end != position:
+                break
+            if self.text.source.text.startswith("/--", start):
+                return start
+            i -= 1
+        return position
+
+    def header(self, position: int) -> _Header:
+        """Read modifiers, attributes and ``… in`` up to the command's own word."""
+        header = _Header()
+        code = self.code
+        while True:
+            position = self.skip(position)
+            if code.startswith("@[", position):
+                end = self.bracket_end(position + 1)
+                header.attributes += self.listed(position + 2, end - 1)
+                position = end
+                continue
+            match = re.compile(rf"\#?{_WORD}").match(code, position)
+            if match is None:
+                break
+            word = match.group()
+            if header.word_end and word not in _ANY:
+                break
+            if word in _MODIFIERS:
+                header.modifiers.append(word)
+                header.word, header.word_at, header.word_end = word, position, match.end()
+                position = match.end()
+                continue
+            end = self.prelude_end(word, match.end())
+            if end:
+                header.within.append((position, end))
+                position = end
+                continue
+            header.word, header.word_at, header.word_end = word, position, match.end()
+            if word == "class" and (
+                second := re.compile(r"\s+(?:inductive|abbrev)(?![\w'!?.])").match(
+                    code, match.end()
+                )
+            ):
+                header.word_end = second.end()
+            return header
+        header.word_end = max(header.word_end, position)
+        if not header.word:
+            header.word_at = position
+        return header
+
+    def prelude_end(self, word: str, position: int) -> int:
+        """The end of ``open A in``, ``set_option a b in``, ``variable (a) in``; 0 if not that."""
+        if word not in ("open", "set_option", "variable", "include", "omit", "universe"):
+            return 0
+        code = self.code
+        while True:
+            position = self.skip(position)
+            if position >= len(code):
+                return 0
+            if code[position] in _OPEN:
+                position = self.bracket_end(position)
+                continue
+            if match := re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|\d+|→|->').match(code, position):
+                position = match.end()
+                continue
+            match = _NAME.match(code, position)
+            if match is None:
+                return 0
+            if match.group() == "in":
+                return match.end()
+            if match.group() in _ANY and match.group() != "scoped":
+                return 0
+            position = match.end()
+
+    def bracket_end(self, position: int) -> int:
+        """After the bracket that closes the one at ``position``; the end of the text if none."""
+        depth = 0
+        for match in _BRACKET.finditer(self.code, position):
+            if match.lastgroup == "open":
+                depth += 1
+            elif match.lastgroup == "close":
+                depth -= 1
+                if depth == 0:
+                    return match.end()
+        return len(self.code)
+
+    def listed(self, start: int, end: int) -> list[str]:
+        """The parts between commas of a bracket's inside, white space evened out."""
+        parts: list[str] = []
+        begin, depth = start, 0
+        for match in _COMMA.finditer(self.code, start, max(start, end)):
+            if match.lastgroup == "open":
+                depth += 1
+            elif match.lastgroup == "close":
+                depth -= 1
+            elif match.lastgroup == "comma" and depth == 0:
+                parts.append(self.code[begin : match.start()])
+                begin = match.end()
+        parts.append(self.code[begin:end])
+        return [" ".join(part.split()) for part in parts if part.strip()]
+
+    # ---- what each command is ----
+
+    def command(self, at: Slice, header: _Header) -> None:
+        word = header.word
+        if word in _DECLARATIONS:
+            self.declarations.append(self.declaration(at, header))
+            return
+        rest = self.slice(header.word_end, max(header.word_end, at.end))
+        name = ""
+        if word == "import":
+            for match in _NAME.finditer(self.code, rest.start, rest.end):
+                if match.group() != "all":
+                    self.imports.append(Import(self.slice(*match.span()), match.group()))
+            return
+        if word == "open":
+            self.opens.append(self.open(at, rest.start, rest.end))
+            self.all_opens.append(self.opens[-1])
+            return
+        if word == "variable":
+            self.variables.append(rest)
+        elif word in ("namespace", "section", "mutual", "end"):
+            match = _NAME.match(self.code, self.skip(rest.start), rest.end)
+            name = match.group() if match else ""
+            if word == "end":
+                self.close(name)
+            else:
+                for part in _parts(name) or [""]:
+                    scope = _Scope(part, word, len(self.opens), len(self.variables))
+                    self.scopes.append(scope)
+        self.others.append(Command(at, word or "text", name))
+
+    def close(self, name: str) -> None:
+        """Leave the scopes that ``end name`` ends; an ``end`` that ends nothing is passed over."""
+        parts = _parts(name)
+        open_ = [scope.name for scope in self.scopes]
+        if parts and open_[len(open_) - len(parts) :] != parts:
+            if parts[-1] not in open_:
+                return
+            # A file with an `end` missing: leave what is inside as well.
+            innermost = len(open_) - 1 - open_[::-1].index(parts[-1])
+            del self.scopes[innermost + 1 :]
+        for _ in parts or [""]:
+            if self.scopes:
+                scope = self.scopes.pop()
+                del self.opens[scope.opens :], self.variables[scope.variables :]
+
+    def open(self, at: Slice, start: int, end: int) -> Open:
+        """Read what follows the word ``open``."""
+        names: list[str] = []
+        listed: tuple[str, ...] = ()
+        other: list[str] = []
+        scoped, mode = False, ""
+        position = self.skip(start)
+        while position < end:
+            if self.code[position] == "(":
+                stop = self.bracket_end(position)
+                listed = tuple(_NAME.findall(self.code, position, min(stop, end)))
+                position = self.skip(stop)
+                continue
+            match = _NAME.match(self.code, position, end)
+            if match is None:
+                position = self.skip(position + 1)
+                continue
+            word = match.group()
+            position = self.skip(match.end())
+            if word == "scoped":
+                scoped = True
+            elif word in ("hiding", "renaming"):
+                mode = word
+            elif word == "in":
+                break
+            else:
+                (other if mode else names).append(word)
+        pairs = tuple(zip(other[::2], other[1::2], strict=False)) if mode == "renaming" else ()
+        hidden = tuple(other) if mode == "hiding" else ()
+        return Open(at, tuple(names), scoped, listed, hidden, pairs)
+
+    # ---- the parts of a declaration ----
+
+    def declaration(self, at: Slice, header: _Header) -> Declaration:
+        code, end = self.code, at.end
+        position = self.skip(header.word_end)
+        if header.word == "instance" and re.compile(r"\(\s*priority\b").match(code, position):
+            position = self.skip(self.bracket_end(position))
+        place = self.slice(header.word_at, header.word_end)
+        name, universes = "", None
+        found = _NAME.match(code, position, end) if header.word != "example" else None
+        if found is not None:
+            name, place = found.group(), self.slice(*found.span())
+            position = found.end()
+            if code.startswith(".{", position):
+                stop = min(self.bracket_end(position + 1), end)
+                universes = self.slice(position + 1, stop)
+                position = stop
+        parts = self.parts(header.word, min(position, end), end)
+        namespace = ".".join(s.name for s in self.scopes if s.kind == "namespace")
+        if name.startswith("_root_."):
+            full_name = name.removeprefix("_root_.")
+        else:
+            full_name = f"{namespace}.{name}" if name and namespace else name
+        within = tuple(self.slice(*stretch) for stretch in header.within)
+        opens = [self.open(w, w.start + 4, w.end) for w in within if w.code.startswith("open")]
+        variables = [w for w in within if w.code.startswith("variable")]
+        docstring = None
+        if self.text.source.text.startswith("/--", at.start):
+            i = bisect_left(self.text.comments, (at.start, 0))
+            docstring = self.slice(*self.text.comments[i])
+        return Declaration(
+            at,
+            header.word,
+            name,
+            full_name,
+            place,
+            tuple(header.modifiers),
+            tuple(header.attributes),
+            docstring,
+            universes,
+            parts.binders,
+            parts.type,
+            parts.body_kind,
+            parts.body,
+            parts.tail,
+            namespace,
+            (*self.opens, *opens),
+            (*self.variables, *variables),
+            within,
+        )
+
+    def parts(self, kind: str, start: int, end: int) -> _Parts:
+        """Find the binders, the type and the body between the name and ``end``.
+
+        The first ``:`` outside brackets begins the type. A ``:=`` ends it unless a ``let`` or
+        ``have`` before it is still owed one.
+        """
+        depth = owed = 0
+        head_end = colon = body = -1  # Where binders and type end, the type and the body begin.
+        body_kind: BodyKind = ""
+        tail = -1
+        for match in _MARK.finditer(self.code, start, end):
+            group, sign = match.lastgroup, match.group()
+            if group == "open":
+                depth += 1
+            elif group == "close":
+                depth -= 1
+            elif depth > 0:
+                continue
+            elif sign == ":":
+                if colon < 0:
+                    colon = match.end()
+                    head_end = match.start() if head_end < 0 else head_end
+            elif sign == ":=":
+                if owed:
+                    owed -= 1
+                else:
+                    body_kind, body = ":=", match.end()
+            elif sign == "|":
+                if kind == "inductive" or self.equations(match.end(), end):
+                    body_kind, body = "|", match.start()
+            elif sign == "where":
+                body_kind, body = "where", match.end()
+            elif sign == "extends":
+                head_end = match.start() if head_end < 0 else head_end
+            elif sign in ("termination_by", "decreasing_by", "deriving"):
+                tail = match.start()
+            elif group == "word" and colon >= 0:
+                owed += 1
+            if body >= 0 or tail >= 0:
+                stop = match.start()
+                break
+        else:
+            stop = end
+        if body >= 0:
+            after = (_DERIVING if kind in _FIELDED else _TAIL).search(self.code, body, end)
+            tail = after.start(1) if after else -1
+        last = tail if tail >= 0 else end
+        return _Parts(
+            self.trimmed(start, stop if head_end < 0 else head_end),
+            self.trimmed(colon, stop) if colon >= 0 else None,
+            body_kind,
+            self.trimmed(body, last) if body >= 0 else None,
+            self.trimmed(tail, end) if tail >= 0 else None,
+        )
+
+    def equations(self, position: int, end: int) -> bool:
+        """Whether the bar before ``position`` begins ``| pattern => …`` and no absolute value."""
+        depth = 0
+        for match in _MARK.finditer(self.code, position, end):
+            if match.lastgroup == "open":
+                depth += 1
+            elif match.lastgroup == "close":
+                depth -= 1
+            elif depth == 0 and match.group() in ("=>", ":="):
+                return match.group() == "=>"
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Where the parts of a declaration are."""
+
+    binders: Slice | None
+    type: Slice | None
+    body_kind: BodyKind
+    body: Slice | None
+    tail: Slice | None
+
+
+def _parts(name: str) -> list[str]:
+    """The components of a dotted name, none for the empty one."""
+    return re.findall(rf"{_PART}|\d+", name)

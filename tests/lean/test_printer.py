@@ -296,8 +296,8 @@ def test_no_pair_of_parentheses_can_go(t: Term) -> None:
             open_.append(i)
         elif char == ")":
             start = open_.pop()
-            if text[:start].endswith("-") and text[start + 1] == "-":
-                continue  # `--` is a comment
+            if text[start - 1 : start + 2] == "-(-" or text[i - 1 : i + 2] == "¹)⁻":
+                continue  # `--` is a comment, and `x⁻¹⁻¹` a riddle
             without = text[:start] + " " + text[start + 1 : i] + " " + text[i + 1 :]
             with contextlib.suppress(InputError):
                 assert parse_term(without) != t, without
@@ -332,3 +332,12 @@ def test_depth_is_no_limit() -> None:
     for i in range(3_000):
         t = app("f", t) if i % 2 else Bin("+", Num(1), t)
     assert printer.term(t).count("f") == 1_500
+
+
+def test_heads_without_type_or_binders() -> None:
+    nat = Ident("Nat")
+    assert printer.signature("structure W", (), None, "where") == "structure W where"
+    assert printer.signature("def f", (Binder(("c",), nat, "{"),), None) == "def f {c : Nat}"
+    assert printer.signature("def one", (), nat, ":=", indent=2, width=10) == (
+        "def one :\n      Nat :="
+    )

@@ -118,13 +118,14 @@ class Values:
 
 
 #: Kinds that act on each element alone, so that their operands' shape is no matter.
-ELEMENTWISE = frozenset(
-    """
-    add subtract multiply divide power remainder negate abs sign exponential
-    exponential_minus_one log log_plus_one logistic tanh sine cosine floor ceil sqrt rsqrt cbrt
-    is_finite and or xor not maximum minimum clamp compare select
-    """.split()
-)
+# fmt: off
+ELEMENTWISE = frozenset({
+    "add", "subtract", "multiply", "divide", "power", "remainder", "negate", "abs", "sign",
+    "exponential", "exponential_minus_one", "log", "log_plus_one", "logistic", "tanh", "sine",
+    "cosine", "floor", "ceil", "sqrt", "rsqrt", "cbrt", "is_finite", "and", "or", "xor", "not",
+    "maximum", "minimum", "clamp", "compare", "select",
+})
+# fmt: on
 _COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 #: Not the same value when written twice.
 _FRESH = frozenset({"rng", "rng_bit_generator", "custom_call", "infeed", "recv"})

@@ -1,0 +1,277 @@
+"""A value as a sum of products, so that an identity is seen however it is associated.
+
+An atom is ``("v", value)``; ``("b", value, dims)``, a value spread over the other dimensions;
+``("S", atoms, axes)``, a sum of a product over ``axes``, and ``("bS", atoms, axes, dims)`` the same
+spread again; ``("d", k)``, the deviation from the mean of statistic ``k``'s input; ``("i", k)``, the
+inverse of its standard deviation, at whatever shape. What is constant along the summed axes stands
+outside the sum.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from obligations.stablehlo.graph import Value, Values
+
+Atom: TypeAlias = tuple[Any, ...]
+Terms: TypeAlias = dict[tuple[Atom, ...], float]
+
+#: A value with more terms, or deeper, is one atom.
+MAX_TERMS = 12
+MAX_DEPTH = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """Mean and variance of ``x`` over ``axes`` of ``view``, and ``1/√(var + ε)``.
+
+    ``mean_divisor`` and ``divisor`` are what the two sums are divided by, ``line`` is that of the
+    root.
+    """
+
+    x: int
+    view: tuple[int, ...]
+    axes: tuple[int, ...]
+    mean_divisor: float
+    divisor: float
+    epsilon: float
+    line: int
+
+
+@dataclass(slots=True)
+class Algebra:
+    """The values of a function with their statistics; ``atoms`` are values not to look into."""
+
+    values: Values
+    statistics: list[Statistic] = field(default_factory=list)
+    deviation: dict[int, int] = field(default_factory=dict)
+    inverse: dict[int, int] = field(default_factory=dict)
+    root: dict[int, int] = field(default_factory=dict)
+    atoms: set[int] = field(default_factory=set)
+
+
+def algebra(values: Values) -> Algebra:
+    """Find every mean-and-variance statistic; the same statistic computed again is the same."""
+    out = Algebra(values)
+    known: dict[tuple[Any, ...], int] = {}
+    for value in values.table:
+        if value.kind not in ("sqrt", "rsqrt"):
+            continue
+        found = _statistic(values, value)
+        if found is None:
+            continue
+        deviation, statistic = found
+        key = (
+            statistic.x,
+            statistic.axes,
+            statistic.mean_divisor,
+            statistic.divisor,
+            statistic.epsilon,
+        )
+        if key not in known:
+            known[key] = len(out.statistics)
+            out.statistics.append(statistic)
+        k = known[key]
+        out.deviation.setdefault(deviation, k)
+        (out.inverse if value.kind == "rsqrt" else out.root)[value.id] = k
+    return out
+
+
+def scaled(values: Values, index: int) -> tuple[int, float]:
+    """``index`` without constant factors, signs and broadcasts, and the factor taken out."""
+    factor = 1.0
+    while True:
+        value = values[index]
+        if value.kind == "broadcast_in_dim":
+            index = value.inputs[0]
+        elif value.kind == "negate":
+            factor, index = -factor, value.inputs[0]
+        elif value.kind in ("multiply", "divide"):
+            a, b = value.inputs
+            if values[b].kind == "splat" and values[b].number:
+                n = values[b].number
+                factor, index = (factor / n if value.kind == "divide" else factor * n), a
+            elif values[a].kind == "splat" and value.kind == "multiply":
+                factor, index = factor * values[a].number, b
+            else:
+                return index, factor
+        else:
+            return index, factor
+
+
+def is_sum(values: Values, value: Value) -> bool:
+    """Whether ``value`` is a reduction by addition from zero."""
+    return (
+        value.kind == "reduce"
+        and value.attributes.get("applies") == "add"
+        and len(value.inputs) == 2
+        and values[value.inputs[1]].kind == "splat"
+        and values[value.inputs[1]].number == 0
+    )
+
+
+def plus_constant(values: Values, index: int) -> tuple[int, float] | None:
+    """``u`` and ``c`` of ``u + c``, broadcasts on the way taken off."""
+    while values[index].kind == "broadcast_in_dim":
+        index = values[index].inputs[0]
+    value = values[index]
+    if value.kind != "add":
+        return None
+    for u, c in (value.inputs, value.inputs[::-1]):
+        if values[c].kind == "splat":
+            return u, values[c].number
+    return None
+
+
+def _statistic(values: Values, root: Value) -> tuple[int, Statistic] | None:
+    shifted = plus_constant(values, root.inputs[0])
+    if shifted is None:
+        return None
+    core, factor = scaled(values, shifted[0])
+    total = values[core]
+    if not is_sum(values, total) or factor == 0:
+        return None
+    square = values[total.inputs[0]]
+    if square.kind != "multiply" or square.inputs[0] != square.inputs[1]:
+        return None
+    deviation = values[square.inputs[0]]
+    if deviation.kind != "subtract":
+        return None
+    x = deviation.inputs[0]
+    mean_core, mean_factor = scaled(values, deviation.inputs[1])
+    mean = values[mean_core]
+    if not is_sum(values, mean) or mean.inputs[0] != x or mean_factor == 0:
+        return None
+    axes = tuple(sorted(total.attributes["dimensions"]))
+    if mean.views[0] != total.views[0] or tuple(sorted(mean.attributes["dimensions"])) != axes:
+        return None
+    return deviation.id, Statistic(
+        x, total.views[0], axes, 1 / mean_factor, 1 / factor, shifted[1], root.line
+    )
+
+
+def terms(known: Algebra, index: int) -> Terms:
+    """``index`` as ``{product: coefficient}``, a product being its sorted atoms."""
+    return _terms(known, index, 0, {})
+
+
+def _terms(known: Algebra, index: int, depth: int, memo: dict[int, Terms]) -> Terms:
+    if index not in memo:
+        memo[index] = _expand(known, index, depth, memo)
+    return memo[index]
+
+
+def _expand(known: Algebra, index: int, depth: int, memo: dict[int, Terms]) -> Terms:
+    value = known.values[index]
+    one: Terms = {(("v", index),): 1.0}
+    if index in known.atoms or depth > MAX_DEPTH:
+        return one
+    if index in known.deviation:
+        return {(("d", known.deviation[index]),): 1.0}
+    if index in known.inverse:
+        return {(("i", known.inverse[index]),): 1.0}
+    out: Terms
+    match value.kind:
+        case "splat":
+            return {(): value.number}
+        case "add" | "subtract":
+            sign = 1.0 if value.kind == "add" else -1.0
+            out = dict(_terms(known, value.inputs[0], depth + 1, memo))
+            for product, n in _terms(known, value.inputs[1], depth + 1, memo).items():
+                out[product] = out.get(product, 0.0) + sign * n
+        case "negate":
+            out = {p: -n for p, n in _terms(known, value.inputs[0], depth + 1, memo).items()}
+        case "multiply":
+            left = _terms(known, value.inputs[0], depth + 1, memo)
+            out = _product(left, _terms(known, value.inputs[1], depth + 1, memo))
+        case "divide":
+            by = _divisor(known, value.inputs[1])
+            if by is None:
+                return one
+            out = _product(_terms(known, value.inputs[0], depth + 1, memo), by)
+        case "broadcast_in_dim":
+            dims = value.attributes["dims"]
+            out = {}
+            for product, n in _terms(known, value.inputs[0], depth + 1, memo).items():
+                spread = tuple(_spread(a, dims) for a in product)
+                if any(a is None for a in spread):
+                    return one
+                out[tuple(sorted(spread, key=repr))] = n
+        case "reduce" if is_sum(known.values, value):
+            out = {}
+            axes = tuple(value.attributes["dimensions"])
+            rank = len(value.views[0])
+            for product, n in _terms(known, value.inputs[0], depth + 1, memo).items():
+                outside, inside = _taken_out(product, axes, rank)
+                if not inside:
+                    return one
+                key = tuple(sorted((*outside, ("S", tuple(inside), axes)), key=repr))
+                out[key] = out.get(key, 0.0) + n
+        case _:
+            return one
+    out = {p: n for p, n in out.items() if n != 0}
+    small = 0 < len(out) <= MAX_TERMS and all(len(p) <= MAX_TERMS for p in out)
+    return out if small else one
+
+
+def _product(a: Mapping[tuple[Atom, ...], float], b: Mapping[tuple[Atom, ...], float]) -> Terms:
+    out: Terms = {}
+    if len(a) * len(b) > MAX_TERMS * MAX_TERMS:
+        return out
+    for p, m in a.items():
+        for q, n in b.items():
+            key = tuple(sorted((*p, *q), key=repr))
+            out[key] = out.get(key, 0.0) + m * n
+    return out
+
+
+def _divisor(known: Algebra, index: int) -> Terms | None:
+    """The inverse of a divisor: a number, or a standard deviation."""
+    while known.values[index].kind == "broadcast_in_dim" and index not in known.root:
+        index = known.values[index].inputs[0]
+    value = known.values[index]
+    if value.kind == "splat" and value.number:
+        return {(): 1 / value.number}
+    if index in known.root:
+        return {(("i", known.root[index]),): 1.0}
+    return None
+
+
+def _spread(atom: Atom, dims: tuple[int, ...]) -> Atom | None:
+    if atom[0] == "i":
+        return atom
+    if atom[0] == "v":
+        return ("b", atom[1], dims)
+    if atom[0] == "S":
+        return ("bS", *atom[1:], dims)
+    return None
+
+
+def _taken_out(
+    product: tuple[Atom, ...], axes: tuple[int, ...], rank: int
+) -> tuple[list[Atom], list[Atom]]:
+    """The atoms that do not vary along ``axes``, as they are outside the sum; the others."""
+    kept = tuple(d for d in range(rank) if d not in axes)
+    outside: list[Atom] = []
+    inside: list[Atom] = []
+    for atom in product:
+        if atom[0] == "i":
+            outside.append(atom)
+        elif atom[0] == "b" and atom[2] == kept:
+            outside.append(("v", atom[1]))
+        elif atom[0] == "bS" and atom[3] == kept:
+            outside.append(("S", *atom[1:3]))
+        else:
+            inside.append(atom)
+    return outside, inside
+
+
+def leaves(product: tuple[Atom, ...]) -> Iterator[Atom]:
+    """The atoms of a product, those inside its sums too."""
+    for atom in product:
+        if atom[0] in ("S", "bS"):
+            yield from leaves(atom[1])
+        else:
+            yield atom

@@ -155,6 +155,8 @@ class Operation:
         Part of the key where the operation has them. ``family`` is derived from them.
     kernel
         Whether the description gives a kernel size.
+    sides
+        The kernel sides there are; empty where any odd side will do.
     hyper
         Symbols of fields that are not trained: ``("ε",)``.
     kinks
@@ -176,6 +178,7 @@ class Operation:
     stride: int = 1
     padding: Padding | None = None
     kernel: bool = False
+    sides: tuple[int, ...] = ()
     hyper: tuple[str, ...] = ()
     kinks: tuple[float, ...] = ()
     window_gap: Callable[[Mapping[str, int], Array], tuple[Array, Array]] | None = None

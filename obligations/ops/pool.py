@@ -98,6 +98,7 @@ MAX_POOL = Operation(
     backward=Backward(token="maxPool3s2BackB", operands=("x",), lean="mpInB N c h w x dy"),
     stride=2,
     kernel=True,
+    sides=(3,),
     window_gap=_gap,
     linear=False,
 )

@@ -56,6 +56,7 @@ MAX_TOKENS = 200_000
 MAX_LENGTH = 2_000_000
 """How many characters one term may have."""
 
+_MAX_DIGITS = 4000  # Python refuses to read integers of more than 4300 digits.
 _RETRIES = 24
 
 
@@ -199,7 +200,7 @@ def _comment_or_string() -> re.Pattern[str]:
     return re.compile(
         r"""(?P<comment>--|/-)"""
         r"""|(?<![\w'!?])r(?P<hashes>\#*)".*?(?:"(?P=hashes)|\Z)"""
-        r"""|"[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)"""
+        r"""|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)"""
         r"""|(?<![\w'!?])'(?:"|\\")'""",
         re.DOTALL,
     )
@@ -370,13 +371,15 @@ def parse_slice(
         raise InputError(source, _span(fault[0]), fault[1])
     tokens = _arrange(tokens)
     if not lenient:
-        for token in tokens:
+        for token, after in zip(tokens, [*tokens[1:], tokens[-1]], strict=True):
+            what = ""
             if token.type == "RAW":
-                raise InputError(
-                    source,
-                    _span(token, len(token.value[0])),
-                    f"'{token.value[0]} …' is outside the fragment of Lean that is read here",
-                )
+                what = f"{token.value[0]} …"
+            elif token.type == "OPAQUE" or (token.type == "LPAR" and after.type == "RPAR"):
+                what = token.value if token.type == "OPAQUE" else "()"
+            if what:
+                message = f"'{what}' is outside the fragment of Lean that is read here"
+                raise InputError(source, _span(token, len(what.removesuffix(" …"))), message)
     for _ in range(_RETRIES):
         at = -1
         try:
@@ -601,6 +604,8 @@ class _Build:
         return Ident(str(token), span=_span(token))
 
     def numeral(self, parts: Any) -> Term:
+        if len(parts[0]) > _MAX_DIGITS:
+            return Raw((str(parts[0]),), span=_span(parts[0]))
         return Num(int(parts[0]), span=_span(parts[0]))
 
     def string(self, parts: Any) -> Term:

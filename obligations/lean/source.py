@@ -76,6 +76,25 @@ class Open:
 
 
 @dataclass(frozen=True, slots=True)
+class Scope:
+    """What is in force at a place: one namespace, ``open`` or ``variable``, and what was before."""
+
+    before: Scope | None = field(default=None, repr=False)
+    namespace: str = ""
+    opened: Open | None = None
+    variable: Slice | None = None
+
+    def chain(self) -> list[Scope]:
+        """This and what was before, outermost first."""
+        found: list[Scope] = []
+        scope: Scope | None = self
+        while scope is not None:
+            found.append(scope)
+            scope = scope.before
+        return found[::-1]
+
+
+@dataclass(frozen=True, slots=True)
 class Import:
     """``import A.B``."""
 
@@ -121,8 +140,8 @@ class Declaration:
     universes, binders_at, type_at, body_at, tail_at
         ``{u v}`` after the name, the binder groups, what follows the ``:``, the body after
         ``body_kind``, and what follows that (``where``, ``termination_by``, ``deriving`` …).
-    namespace, opens, variables
-        What is in force where it stands, outermost first.
+    scope
+        What is in force where it stands; see :attr:`namespace`, :attr:`opens`, :attr:`variables`.
     within
         What comes before it with an ``in``: ``set_option maxHeartbeats 0 in``.
     """
@@ -141,10 +160,23 @@ class Declaration:
     body_kind: BodyKind = ""
     body_at: Slice | None = None
     tail_at: Slice | None = None
-    namespace: str = ""
-    opens: tuple[Open, ...] = ()
-    variables: tuple[Slice, ...] = ()
+    scope: Scope = field(default_factory=Scope, repr=False)
     within: tuple[Slice, ...] = ()
+
+    @property
+    def namespace(self) -> str:
+        """The namespace around it, ``""`` at the top."""
+        return self.scope.namespace
+
+    @property
+    def opens(self) -> tuple[Open, ...]:
+        """Every ``open`` in force, outermost first."""
+        return tuple(s.opened for s in self.scope.chain() if s.opened is not None)
+
+    @property
+    def variables(self) -> tuple[Slice, ...]:
+        """What every ``variable`` in force declares, outermost first."""
+        return tuple(s.variable for s in self.scope.chain() if s.variable is not None)
 
     def binders(self) -> tuple[Binder, ...]:
         """The binder groups; what is outside the fragment is ``Raw`` in them."""
@@ -235,9 +267,11 @@ _WORD = r"[^\W\d][\w'!?]*"
 _PART = rf"(?:{_WORD}|«[^»\n]*»)"
 _NAME = re.compile(rf"{_PART}(?:\.(?:{_PART}|\d+))*")
 _STRING = r"""(?<![\w'!?])r(?P<hashes>\#*)".*?(?:"(?P=hashes)|\Z)
-    | "[^"\\]*(?:\\.[^"\\]*)*(?:"|\Z)
+    | "[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)
     | (?<![\w'!?])'(?:[^'\\\n]|\\[^\n]{1,8}?)'
     | «[^»\n]*»"""
+_LONGEST_PRELUDE = 4000  # How far the `in` of `open … in` is looked for.
+_MAX_NAMESPACES = 200  # Deeper ones are still commands, but add nothing to a name.
 _OPEN, _CLOSE = "([{⟨⦃", ")]}⟩⦄"
 
 # What decides where commands begin.
@@ -271,6 +305,10 @@ _TAIL = re.compile(
 )
 _DERIVING = re.compile(r"(?<![\w'!?.«])(deriving)(?![\w'!?.»])")
 _FIELDED = frozenset(["structure", "inductive", "class", "coinductive"])
+_OPTION = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|\d+|→|->')
+_COMMAND_WORD = re.compile(rf"\#?{_WORD}")
+_SECOND_WORD = re.compile(r"\s+(?:inductive|abbrev)(?![\w'!?.])")
+_PRIORITY = re.compile(r"\(\s*priority\b")
 _SPACE = re.compile(r"\s*+")
 _ENDS_OPEN = re.compile(
     r"(?:[:=]=|=>|↦|←|[,∧∨→↔+*∘|=(\[{⟨]|(?<![\w'!?])(?:by|do|then|else|from))\Z"
@@ -301,16 +339,6 @@ def _prepare(source: Source) -> Text:
 
 
 @dataclass(slots=True)
-class _Scope:
-    """What a ``namespace`` or ``section`` (or the file) opens, to be forgotten at its ``end``."""
-
-    name: str
-    kind: str
-    opens: int
-    variables: int
-
-
-@dataclass(slots=True)
 class _Header:
     """What stands before a command's own word, and that word."""
 
@@ -333,9 +361,9 @@ class _Reader:
         self.declarations: list[Declaration] = []
         self.others: list[Command] = []
         self.pieces: list[Slice] = []
-        self.scopes: list[_Scope] = []
-        self.opens: list[Open] = []
-        self.variables: list[Slice] = []
+        self.scope = Scope()
+        # What each open `namespace`, `section` or `mutual` is called, and the scope before it.
+        self.blocks: list[tuple[str, Scope]] = []
 
     def slice(self, start: int, end: int) -> Slice:
         return Slice(self.text, start, end)
@@ -461,12 +489,14 @@ class _Reader:
         """Where the docstring that ends right before ``position`` begins, or ``position``."""
         comments = self.text.comments
         i = bisect_left(comments, (position, position)) - 1
+        gap = position
         while i >= 0 and comments[i][0] >= floor:
             start, end = comments[i]
-            if not self.code[end:position].isspace() and end != position:
+            if end != gap and not self.code[end:gap].isspace():
                 break
             if self.text.source.text.startswith("/--", start):
                 return start
+            gap = start
             i -= 1
         return position
 
@@ -481,7 +511,7 @@ class _Reader:
                 header.attributes += self.listed(position + 2, end - 1)
                 position = end
                 continue
-            match = re.compile(rf"\#?{_WORD}").match(code, position)
+            match = _COMMAND_WORD.match(code, position)
             if match is None:
                 break
             word = match.group()
@@ -515,14 +545,15 @@ class _Reader:
         if word not in ("open", "set_option", "variable", "include", "omit", "universe"):
             return 0
         code = self.code
+        end = min(len(code), position + _LONGEST_PRELUDE)
         while True:
             position = self.skip(position)
-            if position >= len(code):
+            if position >= end:
                 return 0
             if code[position] in _OPEN:
-                position = self.bracket_end(position)
+                position = self.bracket_end(position, end)
                 continue
-            if match := re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|\d+|→|->').match(code, position):
+            if match := _OPTION.match(code, position):
                 position = match.end()
                 continue
             match = _NAME.match(code, position)
@@ -534,17 +565,18 @@ class _Reader:
                 return 0
             position = match.end()
 
-    def bracket_end(self, position: int) -> int:
-        """After the bracket that closes the one at ``position``; the end of the text if none."""
+    def bracket_end(self, position: int, end: int | None = None) -> int:
+        """After the bracket that closes the one at ``position``; ``end`` if none does."""
         depth = 0
-        for match in _BRACKET.finditer(self.code, position):
+        end = len(self.code) if end is None else end
+        for match in _BRACKET.finditer(self.code, position, end):
             if match.lastgroup == "open":
                 depth += 1
             elif match.lastgroup == "close":
                 depth -= 1
                 if depth == 0:
                     return match.end()
-        return len(self.code)
+        return end
 
     def listed(self, start: int, end: int) -> list[str]:
         """The parts between commas of a bracket's inside, white space evened out."""
@@ -576,36 +608,40 @@ class _Reader:
                     self.imports.append(Import(self.slice(*match.span()), match.group()))
             return
         if word == "open":
-            self.opens.append(self.open(at, rest.start, rest.end))
-            self.all_opens.append(self.opens[-1])
+            opened = self.open(at, rest.start, rest.end)
+            self.all_opens.append(opened)
+            self.scope = Scope(self.scope, self.scope.namespace, opened)
             return
         if word == "variable":
-            self.variables.append(rest)
+            self.scope = Scope(self.scope, self.scope.namespace, variable=rest)
         elif word in ("namespace", "section", "mutual", "end"):
-            match = _NAME.match(self.code, self.skip(rest.start), rest.end)
-            name = match.group() if match else ""
+            found = _NAME.match(self.code, self.skip(rest.start), rest.end)
+            name = found.group() if found else ""
             if word == "end":
                 self.close(name)
             else:
                 for part in _parts(name) or [""]:
-                    scope = _Scope(part, word, len(self.opens), len(self.variables))
-                    self.scopes.append(scope)
+                    self.blocks.append((part, self.scope))
+                    if word == "namespace" and len(self.blocks) <= _MAX_NAMESPACES:
+                        outer = self.scope.namespace
+                        self.scope = Scope(self.scope, f"{outer}.{part}" if outer else part)
         self.others.append(Command(at, word or "text", name))
 
     def close(self, name: str) -> None:
-        """Leave the scopes that ``end name`` ends; an ``end`` that ends nothing is passed over."""
-        parts = _parts(name)
-        open_ = [scope.name for scope in self.scopes]
-        if parts and open_[len(open_) - len(parts) :] != parts:
-            if parts[-1] not in open_:
-                return
+        """Leave the blocks that ``end name`` ends; an ``end`` that ends nothing is passed over."""
+        parts = _parts(name) or [""]
+        if len(parts) > len(self.blocks):
+            return
+        if name and [block[0] for block in self.blocks[-len(parts) :]] != parts:
             # A file with an `end` missing: leave what is inside as well.
-            innermost = len(open_) - 1 - open_[::-1].index(parts[-1])
-            del self.scopes[innermost + 1 :]
-        for _ in parts or [""]:
-            if self.scopes:
-                scope = self.scopes.pop()
-                del self.opens[scope.opens :], self.variables[scope.variables :]
+            names = [block[0] for block in self.blocks]
+            if parts[-1] not in names:
+                return
+            innermost = len(names) - 1 - names[::-1].index(parts[-1])
+            del self.blocks[innermost + 1 :]
+            parts = parts[-1:]
+        self.scope = self.blocks[-len(parts)][1]
+        del self.blocks[-len(parts) :]
 
     def open(self, at: Slice, start: int, end: int) -> Open:
         """Read what follows the word ``open``."""
@@ -616,8 +652,8 @@ class _Reader:
         position = self.skip(start)
         while position < end:
             if self.code[position] == "(":
-                stop = self.bracket_end(position)
-                listed = tuple(_NAME.findall(self.code, position, min(stop, end)))
+                stop = self.bracket_end(position, end)
+                listed = tuple(_NAME.findall(self.code, position, stop))
                 position = self.skip(stop)
                 continue
             match = _NAME.match(self.code, position, end)
@@ -643,8 +679,8 @@ class _Reader:
     def declaration(self, at: Slice, header: _Header) -> Declaration:
         code, end = self.code, at.end
         position = self.skip(header.word_end)
-        if header.word == "instance" and re.compile(r"\(\s*priority\b").match(code, position):
-            position = self.skip(self.bracket_end(position))
+        if header.word == "instance" and _PRIORITY.match(code, position):
+            position = self.skip(self.bracket_end(position, end))
         place = self.slice(header.word_at, header.word_end)
         name, universes = "", None
         found = _NAME.match(code, position, end) if header.word != "example" else None
@@ -652,18 +688,24 @@ class _Reader:
             name, place = found.group(), self.slice(*found.span())
             position = found.end()
             if code.startswith(".{", position):
-                stop = min(self.bracket_end(position + 1), end)
+                stop = self.bracket_end(position + 1, end)
                 universes = self.slice(position + 1, stop)
                 position = stop
         parts = self.parts(header.word, min(position, end), end)
-        namespace = ".".join(s.name for s in self.scopes if s.kind == "namespace")
+        namespace = self.scope.namespace
         if name.startswith("_root_."):
             full_name = name.removeprefix("_root_.")
         else:
             full_name = f"{namespace}.{name}" if name and namespace else name
         within = tuple(self.slice(*stretch) for stretch in header.within)
-        opens = [self.open(w, w.start + 4, w.end) for w in within if w.code.startswith("open")]
-        variables = [w for w in within if w.code.startswith("variable")]
+        scope = self.scope
+        for stretch in within:
+            if stretch.code.startswith("open"):
+                opened = self.open(stretch, stretch.start + len("open"), stretch.end)
+                scope = Scope(scope, namespace, opened)
+            elif stretch.code.startswith("variable"):
+                rest = self.slice(stretch.start + len("variable"), self.back(stretch.end - 2))
+                scope = Scope(scope, namespace, variable=rest)
         docstring = None
         if self.text.source.text.startswith("/--", at.start):
             i = bisect_left(self.text.comments, (at.start, 0))
@@ -683,9 +725,7 @@ class _Reader:
             parts.body_kind,
             parts.body,
             parts.tail,
-            namespace,
-            (*self.opens, *opens),
-            (*self.variables, *variables),
+            scope,
             within,
         )
 
@@ -699,6 +739,7 @@ class _Reader:
         head_end = colon = body = -1  # Where binders and type end, the type and the body begin.
         body_kind: BodyKind = ""
         tail = -1
+        equations, asked = False, -1
         for match in _MARK.finditer(self.code, start, end):
             group, sign = match.lastgroup, match.group()
             if group == "open":
@@ -717,7 +758,9 @@ class _Reader:
                 else:
                     body_kind, body = ":=", match.end()
             elif sign == "|":
-                if kind == "inductive" or self.equations(match.end(), end):
+                if kind != "inductive" and match.end() > asked:
+                    equations, asked = self.equations(match.end(), end)
+                if kind == "inductive" or equations:
                     body_kind, body = "|", match.start()
             elif sign == "where":
                 body_kind, body = "where", match.end()
@@ -744,8 +787,11 @@ class _Reader:
             self.trimmed(tail, end) if tail >= 0 else None,
         )
 
-    def equations(self, position: int, end: int) -> bool:
-        """Whether the bar before ``position`` begins ``| pattern => …`` and no absolute value."""
+    def equations(self, position: int, end: int) -> tuple[bool, int]:
+        """Whether the bar before ``position`` begins ``| pattern => …`` and no absolute value.
+
+        The answer holds for every bar up to the second result.
+        """
         depth = 0
         for match in _MARK.finditer(self.code, position, end):
             if match.lastgroup == "open":
@@ -753,8 +799,8 @@ class _Reader:
             elif match.lastgroup == "close":
                 depth -= 1
             elif depth == 0 and match.group() in ("=>", ":="):
-                return match.group() == "=>"
-        return False
+                return match.group() == "=>", match.start()
+        return False, end
 
 
 @dataclass(frozen=True, slots=True)

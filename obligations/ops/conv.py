@@ -73,13 +73,20 @@ def correlate(
     rows = kernel.reshape(-1, 1, oc, ic * kh * kw)
 
     def product(part: Array) -> Array:
-        columns: Array = part.reshape(*part.shape[:2], ic * kh * kw, h * w)
-        return rows @ columns
+        return _product(rows, part.reshape(*part.shape[:2], ic * kh * kw, h * w))
 
     examples = max(1, _BLOCK // (probes * ic * kh * kw * h * w))
     blocks = [product(windows[:, i : i + examples]) for i in range(0, batch, examples)]
     y = blocks[0] if len(blocks) == 1 else np.concatenate(blocks, axis=1)
     return join(y + split(bias, oc, 1), x)
+
+
+def _product(rows: Array, columns: Array) -> Array:
+    """A matrix product; a real matrix takes the two parts of complex columns apart."""
+    apart = np.iscomplexobj(columns) and not np.iscomplexobj(rows)
+    right = np.ascontiguousarray(columns).view(columns.real.dtype) if apart else columns
+    product: Array = rows @ right
+    return product.view(columns.dtype) if apart else product
 
 
 def taps(

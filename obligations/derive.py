@@ -1,0 +1,1183 @@
+"""From a net to the statements of its tie file, in the file's order.
+
+The cotangents are spelled from the *emitted* chain, the hypotheses and certificates from the
+description; nothing here knows a net, a block or an operation by name. What the operation table
+and the description say is all there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from obligations.dag import INCOMING, Emitted, FanIn, Forward, Step, forward, resolve
+from obligations.errors import ObligationsError
+from obligations.lean import syntax as s
+from obligations.net import Block, Kind, Net, Parameter, Site
+from obligations.obligation import Declaration, Obligation, Slot, Tactic
+from obligations.ops import definitions as file_definitions
+from obligations.ops import names as table_names
+from obligations.ops.base import Clause
+from obligations.spell import Speller, binders, dim, fill, layer_order, main_path, times, vec
+
+NAT = s.Ident("Nat")
+REAL = s.Ident("ℝ")
+STRINGS = ("xN", "cotN", "vN", "epsStr")
+FLAG = "bf16"
+LOSS_STRINGS = ("aStr", "negAK", "bStr", "logN", "ohN")
+
+
+def free_names(term: s.Term | s.NamedArg | s.Binder) -> set[str]:
+    """The first parts of every name in ``term``; names it binds are left out."""
+    match term:
+        case s.Ident(name):
+            return {name.split(".")[0]}
+        case s.Bind(_, groups, body):
+            found = free_names(body) - {n for g in groups for n in g.names}
+            for group in groups:
+                found |= set() if group.type is None else free_names(group.type)
+            return found
+        case s.Let(name, type_, value, body):
+            found = free_names(value) | (free_names(body) - {name})
+            return found | (set() if type_ is None else free_names(type_))
+        case _:
+            found = set()
+            for child in s.children(term):
+                found |= free_names(child)
+            return found
+
+
+def conjunction(terms: Iterable[s.Term]) -> s.Term:
+    """``a ∧ b ∧ c``, to the right."""
+    items = list(terms)
+    out = items[-1]
+    for term in reversed(items[:-1]):
+        out = s.Bin("∧", term, out)
+    return out
+
+
+def lets(bound: Iterable[tuple[str, s.Term | None, s.Term]], body: s.Term) -> s.Term:
+    """``let`` after ``let``, then ``body``."""
+    for name, type_, value in reversed(list(bound)):
+        body = s.Let(name, type_, value, body)
+    return body
+
+
+@dataclass(frozen=True, slots=True)
+class Definition:
+    """A cotangent definition: what to apply, to which binders by name."""
+
+    name: str
+    arguments: tuple[str, ...]
+
+    def applied(self) -> s.Term:
+        """The definition at its own binders' names."""
+        return s.app(self.name, *self.arguments)
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A block, stem or head with its emitted chain for each kind, ready to be spelled."""
+
+    net: Net
+    block: Block
+    forwards: Mapping[str, Forward]
+    emitted: Mapping[str, Emitted]
+
+    @property
+    def first(self) -> Kind:
+        """The kind whose chain is the plainest: the block's first."""
+        return self.block.kinds[0]
+
+
+def flags_of(net: Net, kind: Kind) -> dict[str, bool]:
+    """Every flag a chain may test: the kind's, and each option that is not at its default."""
+    settings = {o.name: net.settings[o.name] != o.values[0] for o in net.options}
+    return {**settings, **kind.flags}
+
+
+def sections(net: Net) -> dict[str, Section]:
+    """Every block of the net with its chains resolved."""
+    out = {}
+    for name, block in net.blocks.items():
+        forwards = {k.name: forward(block, k) for k in block.kinds}
+        emitted = {
+            k.name: resolve(forwards[k.name], flags_of(net, k), net.source) for k in block.kinds
+        }
+        out[name] = Section(net, block, forwards, emitted)
+    return out
+
+
+class Deriver:
+    """The statements of one block."""
+
+    def __init__(self, section: Section) -> None:
+        self.section = section
+        self.net = section.net
+        self.block = section.block
+        self.kind = section.first
+        self.fwd = section.forwards[self.kind.name]
+        self.speller = Speller(self.fwd, {}, {})
+        self.named: dict[str, Definition] = {}
+        self.speller = Speller(self.fwd, self._abbreviations(), {})
+
+    @property
+    def emitted(self) -> Emitted:
+        """The chain of the block's first kind."""
+        return self.section.emitted[self.kind.name]
+
+    @classmethod
+    def plain(cls, net: Net, block: Block) -> Deriver:
+        """A deriver of binders and forward terms only: its chains are not resolved."""
+        forwards = {k.name: forward(block, k) for k in block.kinds}
+        return cls(Section(net, block, forwards, {}))
+
+    # -- binders ---------------------------------------------------------------------------
+
+    def sizes(self) -> list[tuple[str, s.Term]]:
+        return [(n, NAT) for n in ("N", self.block.height, self.block.width)]
+
+    def widths(self) -> tuple[str, ...]:
+        """Every implicit size a statement of this block can need, in binder order."""
+        kernels = dict.fromkeys(
+            str(a)
+            for site in self.fwd.sites.values()
+            for k, a in site.axes.items()
+            if k in ("kH", "kW") and not isinstance(a, int) and getattr(a, "is_Symbol", False)
+        )
+        classes = (self.net.classes,) if self.block.role == "head" else ()
+        return (*self.block.widths, *classes, *kernels)
+
+    def parameter_binders(self) -> list[tuple[str, s.Term]]:
+        """The record, or the loose parameters with their types."""
+        if self.block.record is not None:
+            name, type_ = self.block.record
+            return [(name, s.app(type_, *self.block.widths))]
+        by_field = {p.field: p for x in self.fwd.sites.values() for p in x.parameters}
+        return [
+            (name, self.parameter_type(by_field[field]))
+            for group in self.block.loose
+            for name, field in group
+        ]
+
+    def parameter_type(self, parameter: Parameter) -> s.Term:
+        site = self.fwd.sites[parameter.site]
+        assert site.operation is not None
+        if not parameter.trained:
+            return REAL
+        declared = next(p for p in site.operation.parameters if p.symbol == parameter.symbol)
+        return fill(declared.type, {k: dim(v) for k, v in site.axes.items()})
+
+    def option_binders(self) -> list[tuple[str, s.Term]]:
+        return [
+            (o.binder, o.type)
+            for o in self.net.options
+            if o.where == self.block.role and self.net.settings[o.name] != o.values[0]
+        ]
+
+    def input_binder(self) -> tuple[str, s.Term]:
+        return self.block.input, vec(self.block.input_shape)
+
+    def incoming_binder(self) -> tuple[str, s.Term]:
+        return self.block.incoming, vec(self.fwd.sites[self.fwd.output].shape)
+
+    def values(self, incoming: bool = True) -> list[tuple[str, s.Term]]:
+        """Explicit binders after the sizes, in the order every statement has them."""
+        out = [*self.parameter_binders(), *self.option_binders(), self.input_binder()]
+        return [*out, self.incoming_binder()] if incoming else out
+
+    def frame(
+        self,
+        values: list[tuple[str, s.Term]],
+        used: set[str] | None,
+        strings: tuple[str, ...] = (),
+    ) -> tuple[tuple[s.Binder, ...], tuple[str, ...]]:
+        """Binder groups of a statement and the names it is applied to.
+
+        With ``used`` (the free names of a body), a loose block keeps only the binders that its
+        body or the kept binders' types need; a record's statements keep all.
+        """
+        sizes = self.sizes()
+        if used is not None and self.block.record is None:
+            values = [(n, t) for n, t in values if n in used]
+            # Sizes are taken only for what the body or a type mentions; strings come after them.
+            mentioned = used.union(*(free_names(t) for _, t in values))
+            sizes = [(n, t) for n, t in sizes if n in mentioned]
+        mentioned = set().union(*(free_names(t) for _, t in values))
+        implicit = [(w, NAT) for w in self.widths() if w in mentioned]
+        explicit = (*[n for n, _ in sizes], *strings, *[n for n, _ in values])
+        groups = [
+            *binders(sizes),
+            *binders(implicit, "{"),
+            *binders([(x, s.Ident("String")) for x in strings]),
+            *binders(values),
+        ]
+        return tuple(groups), explicit
+
+    # -- saved values ----------------------------------------------------------------------
+
+    def _abbreviations(self) -> dict[str, s.Term]:
+        p = [n for n, _ in self.parameter_binders()]
+        sizes = [n for n, _ in self.sizes()]
+        return {
+            site: s.app(name, *sizes, *p, self.block.input)
+            for site, name in self.block.abbreviations.items()
+        }
+
+    def abbreviation_declarations(self) -> list[Obligation]:
+        out = []
+        for site, name in self.block.abbreviations.items():
+            groups, _ = self.frame(self.values(incoming=False), None)
+            body = self.speller.without(site).value(site)
+            out.append(
+                self.obligation(
+                    "value",
+                    Declaration(
+                        "noncomputable def",
+                        name,
+                        groups,
+                        vec(self.fwd.sites[site].shape),
+                        value=body,
+                        attributes=("reducible",),
+                    ),
+                    site=site,
+                )
+            )
+        return out
+
+    def obligation(self, kind, declaration: Declaration, **more: object) -> Obligation:  # type: ignore[no-untyped-def]
+        return Obligation(
+            kind,
+            declaration,
+            section="",
+            block=self.block.name,
+            kinds=more.pop("kinds", tuple(k.name for k in self.block.kinds)),  # type: ignore[arg-type]
+            **more,  # type: ignore[arg-type]
+        )
+
+    # -- cotangents ------------------------------------------------------------------------
+
+    def term(self, name: str, emitted: Emitted, fwd: Forward, *, spell_out: bool = False) -> s.Term:
+        """The chain value ``name``: its definition where it has one, else its step spelled out."""
+        if name == INCOMING:
+            return s.Ident(self.block.incoming)
+        if name in self.named and not spell_out:
+            return self.named[name].applied()
+        node = emitted.nodes[name]
+        if isinstance(node, FanIn):
+            i = s.Ident("i")
+            left, right = (s.app(self.term(o, emitted, fwd), i) for o in node.operands)
+            return s.Bind("fun", (s.Binder(("i",), None, ""),), s.Bin("+", left, right))
+        return self.step(node, self.term(node.incoming, emitted, fwd), fwd)
+
+    def step(self, node: Step, dy: s.Term, fwd: Forward) -> s.Term:
+        """The Lean term of one resolved operation at the cotangent ``dy``."""
+        speller = Speller(fwd, self.speller.definitions, self.speller.lets)
+        site = fwd.sites[node.site]
+        symbols = speller.symbols(site, dy=dy)
+        if node.saved is not None:
+            symbols["x"] = speller.value(node.saved)
+        if node.weight is not None:
+            parameter = fwd.parameters[node.weight]
+            symbols[parameter.symbol] = speller.parameter(parameter)
+        lean = node.operation.backward.lean
+        return fill(lean, symbols)
+
+    def cotangent_name(self, node: Step | FanIn) -> str:
+        names = self.block.cotangents
+        label = names.labels.get(node.at)
+        if label is None:
+            label = node.at[:1].upper() + node.at[1:]
+        return names.prefix + label
+
+    def _named_nodes(self) -> list[str]:
+        """Chain values that get a definition: what a parameter reads, and at the ends all."""
+        if self.block.cotangents.labels:
+            labelled = self.block.cotangents.labels
+            return [n.name for n in self.emitted.nodes.values() if n.at in labelled and self._labels(n)]
+        read = {r.cotangent for r in self.emitted.reads.values()}
+        return [n for n in self.emitted.nodes if n in read]
+
+    def _labels(self, node: Step | FanIn) -> bool:
+        """Whether ``node`` is the last chain value at its site (a site may have two)."""
+        same = [n.name for n in self.emitted.nodes.values() if n.at == node.at]
+        return same[-1] == node.name
+
+    def cotangents(self) -> list[Obligation]:
+        """The definitions in chain order, then each kind's input cotangent and its tie."""
+        out = self.abbreviation_declarations()
+        certified = self.block.cotangents.from_certificate
+        for name in self._named_nodes():
+            node = self.emitted.nodes[name]
+            label = self.block.cotangents.labels.get(node.at)
+            if label is not None and label in certified:
+                body = self._from_certificate()
+            elif name == self.emitted.output and not self.block.cotangents.labels:
+                continue
+            else:
+                body = self.term(name, self.emitted, self.fwd, spell_out=True)
+            out.append(self._define(name, node.at, self.cotangent_name(node), body, self.fwd))
+        for kind in self.block.kinds:
+            out += self._input(kind)
+        return out
+
+    def _define(
+        self,
+        chain: str,
+        site: str,
+        name: str,
+        body: s.Term,
+        fwd: Forward,
+        kind: Kind | None = None,
+    ) -> Obligation:
+        groups, arguments = self.frame(self.values(), free_names(body))
+        self.named[chain] = Definition(name, arguments)
+        shape = self.block.input_shape if site == self.block.input else fwd.sites[site].shape
+        declaration = Declaration("noncomputable def", name, groups, vec(shape), value=body)
+        if kind is not None:
+            declaration = self.specialise(declaration, kind)
+        kinds = tuple(k.name for k in self.block.kinds) if kind is None else (kind.name,)
+        return self.obligation("cotangent", declaration, chain=chain, site=site, kinds=kinds)
+
+    def specialise(self, declaration: Declaration, kind: Kind) -> Declaration:
+        """A declaration at a kind's own width pattern: ``{ic mid oc}`` becomes ``{c mid}``."""
+        pattern = {
+            w: dim(d) for w, d in zip(self.block.widths, kind.pattern, strict=True) if str(d) != w
+        }
+        if not pattern:
+            return declaration
+        entries = [(n, g.type, g.kind) for g in declaration.binders for n in g.names]
+        widths = set(self.block.widths)
+        implicit = [(w, NAT) for w in kind.widths]
+        out: list[s.Binder] = []
+        run: list[tuple[str, s.Term]] = []
+        for name, type_, bracket in entries:
+            assert type_ is not None
+            if bracket == "{":
+                if name in widths and implicit:
+                    out += binders(run)
+                    run = []
+                    out += binders(implicit, "{")
+                    implicit = []
+                continue
+            run.append((name, s.substitute(type_, pattern)))
+        out += binders(run)
+        # Sizes and values are not merged into one group across the implicit binders.
+        return replace(
+            declaration,
+            binders=tuple(out),
+            type=s.substitute(declaration.type, pattern),
+            value=None if declaration.value is None else s.substitute(declaration.value, pattern),
+        )
+
+    def _from_certificate(self) -> s.Term:
+        certificate, arguments = self.certificate(self.kind)
+        x, dy = self.block.input, self.block.incoming
+        if self.kind.certificate_global:
+            return s.App(s.Proj(certificate, "backward"), (s.Ident(x), s.Ident(dy)))
+        return s.App(s.Proj(certificate, "backward"), (s.Ident(dy),))
+
+    def certificate(self, kind: Kind) -> tuple[s.Term, tuple[str, ...]]:
+        """The certificate of a kind at the names its statements bind."""
+        if kind.certificate is None:
+            raise ObligationsError(f"{kind.name} has no certificate")
+        arguments = [n for n, _ in self.sizes()]
+        if self.block.record is not None:
+            arguments.append(self.block.record[0])
+            arguments += [h.binder for h in self.block.positive]
+        else:
+            proofs = self._positivity()
+            for name, _ in self.parameter_binders():
+                arguments.append(name)
+                if name in proofs:
+                    arguments.append(proofs[name])
+        arguments += [n for n, _ in self.option_binders()]
+        if not kind.certificate_global:
+            arguments.append(self.block.input)
+            if self.block.smooth is not None:
+                arguments.append(self.block.smooth.binder)
+        return s.app(kind.certificate, *arguments), tuple(arguments)
+
+    def _positivity(self) -> dict[str, str]:
+        """For loose parameters: the proof binder of each ε, by the ε's binder."""
+        out = {}
+        for hypothesis in self.block.positive:
+            if not hypothesis.predicate:
+                for _, site in hypothesis.fields:
+                    out[self.epsilon(site).lean] = hypothesis.binder
+        return out
+
+    def epsilon(self, site: str) -> Parameter:
+        """The untrained field of a BatchNorm site."""
+        return next(p for p in self.fwd.sites[site].parameters if not p.trained)
+
+    # -- input ties ------------------------------------------------------------------------
+
+    def _input(self, kind: Kind) -> list[Obligation]:
+        fwd, emitted = self.section.forwards[kind.name], self.section.emitted[kind.name]
+        tie = kind.input
+        out: list[Obligation] = []
+        if tie is not None and tie.of is not None:
+            out += self._past_the_render(kind)
+            return out
+        if not self.block.cotangents.labels and emitted.output is not None and tie is not None:
+            body = self.term(emitted.output, emitted, fwd, spell_out=True)
+            out.append(
+                self._define(emitted.output, self.block.input, tie.definition, body, fwd, kind)
+            )
+        if tie is None or not tie.theorem or kind.certificate is None or kind.graph is None:
+            return out
+        if kind.graph.defined_here:
+            out += self._graph(kind)
+        left = self._definition_at(tie.definition)
+        out.append(self._tie(kind, tie.theorem, left, self._graph_proof(kind, fwd, emitted)))
+        return out
+
+    def _definition_at(self, name: str) -> s.Term:
+        found = next(d for d in self.named.values() if d.name == name)
+        return found.applied()
+
+    def hypothesis_binders(self) -> tuple[list[tuple[str, s.Term]], list[tuple[str, s.Term]]]:
+        """Positivity of a record (after it) and smoothness (last), with their types."""
+        sizes = [n for n, _ in self.sizes()]
+        positive = []
+        if self.block.record is not None:
+            p = self.block.record[0]
+            positive = [(h.binder, s.app(h.predicate, p)) for h in self.block.positive]
+        smooth = []
+        if self.block.smooth is not None:
+            h = self.block.smooth
+            if self.block.record is not None:
+                arguments = [*sizes, self.block.record[0], self.block.input]
+            else:
+                covered = self._smooth_parameters()
+                arguments = [*sizes, *covered, self.block.input]
+            smooth = [(h.binder, s.app(h.predicate, *arguments))]
+        return positive, smooth
+
+    def _smooth_parameters(self) -> list[str]:
+        """Loose parameters up to the last site the smoothness speaks of."""
+        assert self.block.smooth is not None
+        reached: set[str] = set()
+        last = {site for _, site in self.block.smooth.fields}
+        for site in self.fwd.sites.values():
+            reached |= {p.lean for p in site.parameters}
+            last.discard(site.name)
+            if not last:
+                break
+        return [n for n, _ in self.parameter_binders() if n in reached]
+
+    def tie_binders(self, incoming: bool = True) -> tuple[s.Binder, ...]:
+        """Binders of a tie: hypotheses after what they speak of."""
+        positive, smooth = self.hypothesis_binders()
+        proofs = self._positivity() if self.block.record is None else {}
+        entries: list[tuple[str, s.Term]] = []
+        for name, type_ in self.values(incoming):
+            entries.append((name, type_))
+            if self.block.record is not None and name == self.block.record[0]:
+                entries += positive
+            if name in proofs:
+                entries.append((proofs[name], s.Bin("<", s.Num(0), s.Ident(name))))
+        entries += smooth
+        groups, _ = self.frame(entries, None)
+        return groups
+
+    def _tie(
+        self, kind: Kind, name: str, left: s.Term, proof: tuple[Tactic, ...]
+    ) -> Obligation:
+        certificate, _ = self.certificate(kind)
+        right = s.App(s.Proj(certificate, "backward"), (s.Ident(self.block.incoming),))
+        declaration = Declaration(
+            "theorem", name, self.tie_binders(), s.Bin("=", left, right), proof=proof
+        )
+        return self.obligation("tie", self.specialise(declaration, kind), kinds=(kind.name,))
+
+    def _past_the_render(self, kind: Kind) -> list[Obligation]:
+        """A stem's tie: one step the render does not emit, applied to its last cotangent."""
+        tie = kind.input
+        assert tie is not None and tie.of is not None
+        label = next(k for k, v in self.block.cotangents.labels.items() if v == tie.of)
+        site = self.fwd.sites[label]
+        assert site.operation is not None
+        node = next(n for n in self.emitted.nodes.values() if n.at == label)
+        definition = self.named[node.name]
+        symbols = self.speller.symbols(site, dy=definition.applied())
+        left = fill(site.operation.backward.lean, symbols)
+        out = []
+        if site.operation.backward.defined_in_file is not None:
+            out.append(step_definition(site.operation.backward.defined_in_file, self.block.name))
+        if kind.certificate is None:
+            return out
+        rewrites: list[str | s.Term] = []
+        for step in self.emitted.nodes.values():
+            if isinstance(step, Step) and step.operation.hyper:
+                at = self.fwd.sites[step.site]
+                proofs = self._positivity()
+                epsilon = self.epsilon(step.site).lean
+                arguments = self._bn_arguments(at, proofs[epsilon])
+                rewrites.append(s.app("bnInB_eq_bnBackB", *arguments))
+        rw: list[str | s.Term] = ["rw ["]
+        for i, item in enumerate(rewrites):
+            rw += [item] if i == 0 else [",", item]
+        rw.append("]")
+        proof = (Tactic((f"unfold {definition.name}",)), Tactic(tuple(rw)), Tactic(("rfl",)))
+        out.append(self._tie(kind, tie.theorem, left, proof))
+        return out
+
+    def _bn_arguments(self, site: Site, proof: str) -> list[s.Term]:
+        symbols = self.speller.symbols(site)
+        order = ["N", "c", "h", "w", "ε"]
+        return [*(symbols[o] for o in order), s.Ident(proof), symbols["γ"], symbols["β"]]
+
+    # -- proofs ----------------------------------------------------------------------------
+
+    def _proof_of(self, site: str) -> s.Term:
+        """The positivity proof of a BatchNorm site: ``hq.h1``, ``hεs``."""
+        for hypothesis in self.block.positive:
+            for field, at in hypothesis.fields:
+                if at == site:
+                    if hypothesis.predicate:
+                        return s.Ident(f"{hypothesis.binder}.{field}")
+                    return s.Ident(hypothesis.binder)
+        raise ObligationsError(f"no hypothesis says that the ε of {site} is positive")
+
+    def graph_arguments(self, up_to: str | None = None) -> list[s.Term]:
+        """The arguments of a graph lemma: per layer ``W b ε h γ β``, the main path first."""
+        out: list[s.Term] = []
+        reach = None if up_to is None else self._before(up_to)
+        for site in layer_order(self.fwd):
+            if reach is not None and site.name not in reach:
+                continue
+            parameters = [p for p in site.parameters]
+            for parameter in parameters:
+                out.append(self.speller.parameter(parameter))
+                if not parameter.trained:
+                    out.append(self._proof_of(site.name))
+        return out
+
+    def _before(self, name: str) -> set[str]:
+        found: set[str] = set()
+        stack = [name]
+        while stack:
+            at = stack.pop()
+            if at in self.fwd.sites and at not in found:
+                found.add(at)
+                stack += self.fwd.sites[at].inputs
+        return found
+
+    def _graph_proof(self, kind: Kind, fwd: Forward, emitted: Emitted) -> tuple[Tactic, ...]:
+        """The proof of a tie from its graph lemma; its ending follows from the fan-in order."""
+        graph = kind.graph
+        assert graph is not None and kind.certificate is not None
+        x, dy = self.block.input, self.block.incoming
+        if graph.up_to is not None:
+            return self._calc_proof(kind)
+        seed = s.app(s.DotIdent("operand"), s.Str(""), s.Ident(dy))
+        smooth = [] if self.block.smooth is None else [
+            s.Ident(f"{self.block.smooth.binder}.{field}") for field, _ in self.block.smooth.fields
+        ]
+        if graph.defined_here:
+            assert self.block.record is not None and self.block.smooth is not None
+            p = self.block.record[0]
+            proofs = [h.binder for h in self.block.positive]
+            lemma = s.app(f"{graph.name}_faithful", p, *proofs, x, seed, self.block.smooth.binder)
+        else:
+            batch = s.NamedArg("N", s.Ident("N"))
+            lemma = s.app(graph.name, batch, *self.graph_arguments(), x, seed, *smooth)
+        operand = s.app("den", s.app("SHlo.operand", s.Str(""), s.Ident(dy)))
+        out = [
+            Tactic(("have h :=", lemma)),
+            Tactic(("have hd :", s.Bin("=", operand, s.Ident(dy)), ":= rfl")),
+            Tactic(("rw [hd] at h",)),
+        ]
+        if graph.transitive:
+            out += [Tactic(("refine Eq.trans ?_ h",)), Tactic(("rfl",))]
+            return tuple(out)
+        out.append(Tactic(("rw [← h]" if graph.defined_here else f"rw [{kind.certificate}, ← h]",)))
+        if self.fan_in_swapped(kind, fwd, emitted):
+            out += [Tactic(("funext i",)), Tactic(("exact add_comm _ _",))]
+        else:
+            out.append(Tactic(("rfl",)))
+        return tuple(out)
+
+    def fan_in_swapped(self, kind: Kind, fwd: Forward, emitted: Emitted) -> bool:
+        """Whether the render adds the branches in another order than the graph lemma."""
+        graph = kind.graph
+        node = None if emitted.output is None else emitted.nodes[emitted.output]
+        if graph is None or not graph.fan_in or not isinstance(node, FanIn):
+            return False
+        main = main_path(fwd)
+        words = []
+        for operand in node.operands:
+            step = emitted.nodes.get(operand)
+            if not isinstance(step, Step) or step.at != self.block.input:
+                words.append("skip")
+            else:
+                words.append("body" if step.site in main else "projection")
+        return tuple(words) != graph.fan_in
+
+    def _calc_proof(self, kind: Kind) -> tuple[Tactic, ...]:
+        """A head: its graph lemma covers the part up to a site; the rest holds by unfolding."""
+        graph, tie = kind.graph, kind.input
+        assert graph is not None and graph.up_to is not None and tie is not None
+        node = next(
+            n for n in self.emitted.nodes.values() if n.at == graph.up_to and self._labels(n)
+        )
+        inner = self.term(node.name, self.emitted, self.fwd, spell_out=True)
+        operand = s.app(s.DotIdent("operand"), s.Str(""), inner)
+        x = s.Ident(self.block.input)
+        with_proofs = self.graph_arguments(graph.up_to)
+        smooth = [] if self.block.smooth is None else [s.Ident(self.block.smooth.binder)]
+        lemma = s.app(graph.name, *with_proofs, x, operand, *smooth)
+        proofs = {n for v in self.block.positive for n in (v.binder,)}
+        plain = [a for a in with_proofs if not (isinstance(a, s.Ident) and a.name in proofs)]
+        graph_term = s.app(graph.name.removesuffix("_faithful"), *plain, x, operand)
+        left = self._definition_at(tie.definition)
+        return (
+            Tactic(("have hc :=", lemma)),
+            Tactic(
+                ("calc", left),
+                (
+                    Tactic(("_ =", s.app("den", graph_term), ":= rfl")),
+                    Tactic(("_ = _ := hc",)),
+                    Tactic(("_ = _ := rfl",)),
+                ),
+            ),
+        )
+
+    # -- a graph composed in the file --------------------------------------------------------
+
+    def _graph(self, kind: Kind) -> list[Obligation]:
+        """The backward graph of a block the library has none for, and that it is faithful."""
+        graph = kind.graph
+        assert graph is not None and self.block.record is not None
+        assert self.block.smooth is not None and kind.certificate is not None
+        tiles = self.speller.stages_from_input(self.fwd.output)
+        if not tiles or any(t.graph is None or t.layer is None for t, _ in tiles):
+            raise ObligationsError(f"{self.block.name}: its stages have no graphs to compose")
+        p = self.block.record[0]
+        rename = {self.block.input: s.Ident("x")}
+        seed: s.Term = s.Ident("e")
+        at = replace(self.speller)
+        for stage, sites in reversed(tiles):
+            values: dict[str, s.Term] = {}
+            for site in sites:
+                values |= at.symbols(site)
+            arguments = _stage_arguments(stage.lean, values)
+            x = s.substitute(at.value(sites[0].inputs[0]), rename)
+            assert stage.graph is not None
+            seed = s.app(stage.graph, *arguments, x, seed)
+        sizes = tuple(n for n, _ in self.sizes())
+        shape, out_shape = self.block.input_shape, self.fwd.sites[self.fwd.output].shape
+        implicit = s.Binder((sizes[0], *self.block.widths, *sizes[1:]), NAT, "{")
+        hlo = lambda dims: s.app("SHlo", s.Bin("*", s.Ident("N"), times([dim(d) for d in dims])))  # noqa: E731
+        record = s.app(self.block.record[1], *self.block.widths)
+        definition = Declaration(
+            "noncomputable def",
+            graph.name,
+            (
+                implicit,
+                *binders([(p, record), ("x", vec(shape)), ("e", hlo(out_shape))]),
+            ),
+            hlo(shape),
+            value=seed,
+        )
+        layers: list[s.Term] = []
+        smooth_at = {site: f for f, site in self.block.smooth.fields}
+        witnesses: list[s.Term] = []
+        for stage, sites in tiles:
+            values = {}
+            for site in sites:
+                values |= self.speller.symbols(site)
+            assert stage.layer is not None
+            arguments = _stage_arguments(stage.lean, values)
+            epsilon = next(x for x in sites if any(not q.trained for q in x.parameters))
+            position = next(
+                i for i, a in enumerate(arguments) if a == values["ε"]
+            )
+            proof = self._proof_of(epsilon.name)
+            arguments = [*arguments[: position + 1], proof, *arguments[position + 1 :]]
+            named = [s.NamedArg(x, values[x]) for x in ("h", "w")]
+            layers.append(s.app(stage.layer, "N", *named, *arguments))
+            field = smooth_at.get(epsilon.name)
+            witnesses.append(
+                s.Ident("trivial") if field is None else s.Ident(f"{self.block.smooth.binder}.{field}")
+            )
+        whole = layers[-1]
+        for layer in reversed(layers[:-1]):
+            whole = s.App(s.Proj(layer, "comp"), (whole,))
+        smooth_term = s.Anon(tuple(witnesses)) if len(witnesses) > 1 else witnesses[0]
+        positive, smooth = self.hypothesis_binders()
+        smooth = [(n, s.substitute(t, rename)) for n, t in smooth]
+        certificate, _ = self.certificate(kind)
+        right = s.App(
+            s.Proj(s.substitute(certificate, rename), "backward"), (s.app("den", "e"),)
+        )
+        lemma = Declaration(
+            "theorem",
+            f"{graph.name}_faithful",
+            (
+                implicit,
+                *binders(
+                    [(p, record), *positive, ("x", vec(shape)), ("e", hlo(out_shape)), *smooth]
+                ),
+            ),
+            s.Bin("=", s.app("den", s.app(graph.name, p, "x", "e")), right),
+            proof=(
+                Tactic(
+                    ("exact", s.App(s.Proj(whole, "faithful"), (s.Ident("x"), smooth_term, s.Ident("e"))))
+                ),
+            ),
+        )
+        return [
+            self.obligation("graph", definition, kinds=(kind.name,)),
+            self.obligation("graph lemma", lemma, kinds=(kind.name,)),
+        ]
+
+    # -- bundles ---------------------------------------------------------------------------
+
+    def clause_form(self, clause: Clause) -> tuple[str, str, str | None]:
+        """Template, proof and written-out index of a clause under the precision setting."""
+        if self.net.settings["precision"] == "switch" and clause.switch is not None:
+            assert clause.proof_switch is not None
+            return clause.switch, clause.proof_switch, clause.index_switch
+        return clause.f32, clause.proof_f32, clause.index_f32
+
+    def bundle(self) -> tuple[Obligation, Obligation]:
+        """The bundle of every parameter at the cotangent it reads, and the theorem proving it."""
+        saved = list(self.block.saved)
+        bound: list[tuple[str, s.Term | None, s.Term]] = []
+        let_names: dict[str, str] = {}
+        for let_name, site in saved:
+            speller = self.speller.with_lets(let_names)
+            bound.append((let_name, None, self._let_value(speller, site)))
+            let_names = {**let_names, site: let_name}
+        cotangent_lets: dict[str, str] = {}
+        taken = {*STRINGS, *let_names.values()}
+        for name in self._named_nodes():
+            if name not in {r.cotangent for r in self.emitted.reads.values()}:
+                continue
+            definition = self.named[name]
+            label = definition.name.removeprefix(self.block.cotangents.prefix)
+            let_name = f"cot{label}"
+            while let_name in taken:
+                let_name += "'"
+            taken.add(let_name)
+            bound.append((let_name, None, definition.applied()))
+            cotangent_lets[name] = let_name
+        clauses: list[s.Term] = []
+        proofs: list[tuple[s.Term, str | None]] = []
+        slots: list[Slot] = []
+        for site in layer_order(self.fwd):
+            assert site.operation is not None
+            for clause in site.operation.clauses:
+                term, proof, slot = self._clause(site, clause, let_names, cotangent_lets)
+                clauses.append(term)
+                proofs.append(proof)
+                slots.append(slot)
+        body = lets(bound, conjunction(clauses))
+        used = free_names(body)
+        values = self.values()
+        flagged = FLAG in used
+        if flagged:
+            position = len(self.parameter_binders())
+            values.insert(position, (FLAG, s.Ident("Bool")))
+        strings = tuple(x for x in STRINGS if x in used)
+        groups, arguments = self.frame(values, None, strings)
+        pins = {k: s.Num(v) for k, v in self.block.bundle_pins.items()}
+        if pins:
+            groups = tuple(
+                replace(g, type=None if g.type is None else s.substitute(g.type, pins))
+                for g in _without(groups, set(pins))
+            )
+            body = s.substitute(body, pins)
+        name, theorem = self.block.bundle, self.block.bundle_theorem
+        definition_ = Declaration("def", name, groups, s.Ident("Prop"), value=body)
+        intros = " ".join(b[0] for b in bound)
+        proof_lines: tuple[Tactic, ...]
+        if any(index is not None for _, index in proofs):
+            holes = s.Anon(tuple(s.Hole("?_") for _ in proofs))
+            bullets = [
+                Tactic(("· exact", t))
+                if index is None
+                else Tactic((f"· intro {index}",), (Tactic(("exact", t)),))
+                for t, index in proofs
+            ]
+            proof_lines = (
+                Tactic((f"unfold {name}",)),
+                Tactic((f"intro {intros}",)),
+                Tactic(("refine", holes)),
+                *bullets,
+            )
+        else:
+            items = tuple(t for t, _ in proofs)
+            whole = s.Anon(items) if len(items) > 1 else items[0]
+            proof_lines = (Tactic((f"unfold {name}",)), Tactic(("exact", whole)))
+        theorem_ = Declaration(
+            "theorem", theorem, groups, s.app(name, *arguments), proof=proof_lines
+        )
+        notes = {"lemmas": " ".join(_lemma_names(t for t, _ in proofs))}
+        return (
+            self.obligation("bundle", definition_, slots=tuple(slots), notes=notes),
+            self.obligation("bundle proof", theorem_, slots=tuple(slots), notes=notes),
+        )
+
+    def _let_value(self, speller: Speller, site: str) -> s.Term:
+        return speller.value(site)
+
+    def _clause(
+        self,
+        site: Site,
+        clause: Clause,
+        let_names: Mapping[str, str],
+        cotangent_lets: Mapping[str, str],
+    ) -> tuple[s.Term, tuple[s.Term, str | None], Slot]:
+        speller = self.speller.with_lets(let_names)
+        parameters = {p.symbol: p for p in site.parameters}
+        covered = [parameters[c].render for c in clause.covers]
+        reads = {self.emitted.reads[c].cotangent for c in covered}
+        if len(reads) != 1:
+            raise ObligationsError(
+                f"{' and '.join(covered)} read {' and '.join(sorted(reads))}: "
+                f"one clause ties them, at one cotangent"
+            )
+        read = reads.pop()
+        cot = (
+            s.Ident(cotangent_lets[read])
+            if read in cotangent_lets
+            else self.term(read, self.emitted, self.fwd)
+        )
+        symbols = speller.symbols(site, x=speller.value(site.inputs[0]), cot=cot)
+        # The gradient node's family is what the render says, not what the forward implies.
+        source = self._family_clause(site, clause)
+        template, proof, index = self.clause_form(source)
+        return (
+            fill(template, symbols),
+            (fill(proof, symbols), index),
+            Slot(tuple(covered), site.name, read),
+        )
+
+    def _family_clause(self, site: Site, clause: Clause) -> Clause:
+        from obligations.ops import operations
+
+        operation = site.operation
+        assert operation is not None
+        family = self.emitted.family
+        if operation.padding is None or family is None or family == operation.padding:
+            return clause
+        other = operations()[(operation.word, operation.stride, family)]
+        return next(c for c in other.clauses if c.covers == clause.covers)
+
+
+def _without(groups: tuple[s.Binder, ...], names: set[str]) -> tuple[s.Binder, ...]:
+    out = []
+    for group in groups:
+        kept = tuple(n for n in group.names if n not in names)
+        if kept:
+            out.append(replace(group, names=kept))
+    return tuple(out)
+
+
+def _stage_arguments(lean: str, values: Mapping[str, s.Term]) -> list[s.Term]:
+    """The positional arguments of a stage's template after ``N``."""
+    term = fill(lean, values)
+    assert isinstance(term, s.App)
+    return [a for a in term.args if not isinstance(a, s.NamedArg)][1:]
+
+
+def _lemma_names(terms: Iterable[s.Term]) -> list[str]:
+    """Heads of proof terms that are written without a namespace."""
+    out: dict[str, None] = {}
+    for term in terms:
+        head = term.fn if isinstance(term, s.App) else term
+        if isinstance(head, s.Ident) and "." not in head.name:
+            out[head.name] = None
+    return list(out)
+
+
+def step_definition(name: str, block: str) -> Obligation:
+    """A backward step the library lacks, as the table defines it."""
+    from obligations.lean.parse import parse_signature
+
+    found = file_definitions()[name]
+    groups, type_ = parse_signature(found.signature)
+    body = fill(found.body, {})
+    declaration = Declaration("noncomputable def", name, groups, type_, value=body, doc=found.doc)
+    return Obligation("step", declaration, section="", block=block)
+
+
+# -- the whole net -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """Every statement of a net's tie file, in order, and what was left out and why."""
+
+    net: Net
+    sections: Mapping[str, Section]
+    obligations: tuple[Obligation, ...]
+    left_out: tuple[str, ...]
+
+    def by_name(self) -> dict[str, Obligation]:
+        """Obligations by declaration name."""
+        return {o.name: o for o in self.obligations}
+
+
+def derive(net: Net, found: Mapping[str, Section] | None = None) -> Derived:
+    """The statements of ``net``'s tie file, in the order the description gives.
+
+    ``found`` replaces the resolved sections (a test's fault after resolution).
+    """
+    parts = dict(sections(net) if found is None else found)
+    derivers = {name: Deriver(section) for name, section in parts.items()}
+    out: list[Obligation] = []
+    bundles: dict[str, Obligation] = {}
+    for word, names in net.order:
+        for name in names:
+            if word == "define":
+                out.append(step_definition(name, ""))
+                continue
+            deriver = derivers[name]
+            if word == "cotangents":
+                out += deriver.cotangents()
+            else:
+                definition, theorem = deriver.bundle()
+                bundles[name] = definition
+                out += [definition, theorem]
+    out.append(_capstone(net, derivers))
+    out.append(_loss(net))
+    return Derived(net, parts, tuple(out), _left_out(net))
+
+
+def _left_out(net: Net) -> tuple[str, ...]:
+    return tuple(
+        f"{kind.name}: no tie to a certificate, the description names no "
+        f"{'certificate' if kind.certificate is None else 'graph lemma'}"
+        for block in net.blocks.values()
+        if block.role == "block"
+        for kind in block.kinds
+        if kind.certificate is None or kind.graph is None
+    )
+
+
+def _instances(net: Net, deriver: Deriver, height: int, width: int) -> dict[str, s.Term]:
+    """``N h w`` of a block at one layer's literal sizes."""
+    return {deriver.block.height: s.Num(height), deriver.block.width: s.Num(width)}
+
+
+class _Whole:
+    """Terms of the whole net: weights, prefixes and block-output cotangents at literal sizes."""
+
+    def __init__(self, net: Net, derivers: Mapping[str, Deriver]) -> None:
+        self.net = net
+        self.derivers = derivers
+        self.blocks = [x for x in net.layers if net.blocks[x.block].role == "block"]
+        self.stem = next(x for x in net.layers if net.blocks[x.block].role == "stem")
+        self.head = next(x for x in net.layers if net.blocks[x.block].role == "head")
+
+    def options(self) -> list[tuple[str, s.Term]]:
+        """Binders of the options that are on, at the net's literal widths."""
+        out = []
+        for option in self.net.options:
+            if self.net.settings[option.name] == option.values[0]:
+                continue
+            layer = self.head if option.where == "head" else self.stem
+            block = self.net.blocks[layer.block]
+            widths = {w: s.Num(v) for w, v in zip(block.widths, layer.widths, strict=True)}
+            out.append((option.binder, s.substitute(option.type, widths)))
+        return out
+
+    def input_type(self) -> s.Term:
+        """The type of the net's input, as the stem writes it."""
+        block = self.net.blocks[self.stem.block]
+        sizes: dict[str, s.Term] = {
+            w: s.Num(v) for w, v in zip(block.widths, self.stem.widths, strict=True)
+        }
+        sizes |= {block.height: s.Num(self.stem.height), block.width: s.Num(self.stem.width)}
+        return s.substitute(vec(block.input_shape), sizes)
+
+    def before(self, layer_index: int) -> s.Term:
+        """The input of block ``layer_index`` (from 0), or of the head after the last."""
+        return s.app(f"{self.net.forward.prefix}{layer_index}", "N", "w", self.net.input)
+
+    def forward(self) -> s.Term:
+        """The logits of the net."""
+        name = self.net.forward.name
+        extra = []
+        for option in self.net.options:
+            if self.net.settings[option.name] != option.values[0]:
+                name = self.net.forward.variants.get(option.name, name)
+                extra.append(option.binder)
+        return s.app(name, "N", "w", *extra, self.net.input)
+
+    def arguments(
+        self, layer: str, names: Iterable[str], values: Mapping[str, s.Term]
+    ) -> list[s.Term]:
+        """What a block's statement is applied to at one layer, by its binders' names."""
+        found = next(x for x in self.net.layers if x.name == layer)
+        block = self.net.blocks[found.block]
+        table: dict[str, s.Term] = {
+            block.height: s.Num(found.height),
+            block.width: s.Num(found.width),
+        }
+        if block.record is not None:
+            table[block.record[0]] = s.Ident(f"w.{layer}")
+        for group in block.loose:
+            table |= {name: s.Ident(f"w.{field}") for name, field in group}
+        table |= values
+        return [table.get(n, s.Ident(n)) for n in names]
+
+
+def _input_definition(deriver: Deriver, kind: Kind) -> Definition:
+    """The definition of the cotangent a block hands to the one before it."""
+    emitted = deriver.section.emitted[kind.name]
+    assert emitted.output is not None
+    return deriver.named[emitted.output]
+
+
+def explicit_names(groups: Iterable[s.Binder]) -> list[str]:
+    """The names of the explicit binders, in order."""
+    return [n for g in groups if g.kind == "(" for n in g.names]
+
+
+def _capstone(net: Net, derivers: Mapping[str, Deriver]) -> Obligation:
+    whole = _Whole(net, derivers)
+    cap = net.capstone
+    g = s.Ident("g")
+    k = net.classes
+    bound: list[tuple[str, s.Term | None, s.Term]] = []
+    if cap.threaded:
+        bound.append(("g", s.app("Vec", s.Bin("*", s.Ident("N"), s.Ident(k))), _loss_cotangent(whole)))
+    blocks = whole.blocks
+    head = derivers[whole.head.block]
+    incoming: s.Term = g
+    index = len(blocks)
+    # From the head down: the cotangent each block's output receives.
+    handed = _input_definition(head, head.kind)
+    for name, layer in zip(cap.outputs, [whole.head, *reversed(blocks)], strict=True):
+        deriver = derivers[layer.block]
+        kind = next(x for x in deriver.block.kinds if x.name == layer.kind)
+        handed = _input_definition(deriver, kind)
+        at = index if layer is whole.head else index - 1
+        values = {deriver.block.input: whole.before(at), deriver.block.incoming: incoming}
+        arguments = whole.arguments(layer.name, handed.arguments, values)
+        bound.append((name, None, s.app(handed.name, *arguments)))
+        incoming = s.Ident(name)
+        index = at
+    received = dict(zip([*[x.name for x in reversed(blocks)], whole.stem.name], cap.outputs, strict=True))
+    clauses: list[s.Term] = []
+    proofs: list[s.Term] = []
+    for position, layer in enumerate([whole.stem, *blocks, whole.head]):
+        deriver = derivers[layer.block]
+        definition, _ = deriver.bundle()
+        names = explicit_names(definition.declaration.binders)
+        x = s.Ident(net.input) if layer is whole.stem else whole.before(position - 1)
+        dy = g if layer is whole.head else s.Ident(received[layer.name])
+        values = {deriver.block.input: x, deriver.block.incoming: dy}
+        arguments = whole.arguments(layer.name, names, values)
+        clauses.append(s.app(deriver.block.bundle, *arguments))
+        proofs.append(s.app(deriver.block.bundle_theorem, *arguments))
+    body = lets(bound, conjunction(clauses))
+    used = free_names(body)
+    entries = [(k, NAT)]
+    strings = [(x, s.Ident("String")) for x in STRINGS if x in used]
+    loss = [(x, s.Ident("String")) for x in LOSS_STRINGS] if cap.threaded else []
+    scalars = [("α", REAL), ("B", REAL)] if cap.threaded else []
+    flag = [(FLAG, s.Ident("Bool"))] if FLAG in used else []
+    last = (
+        ("t", s.app("Vec", s.Bin("*", s.Ident("N"), s.Bin("*", s.Num(1), s.Ident(k)))))
+        if cap.threaded
+        else ("g", s.app("Vec", s.Bin("*", s.Ident("N"), s.Ident(k))))
+    )
+    groups = (
+        *binders([("N", NAT)]),
+        *binders(entries, "{"),
+        *binders(strings),
+        *binders(loss),
+        *binders(scalars),
+        *binders([("w", s.app(net.record, k))]),
+        *binders(flag),
+        *binders(whole.options()),
+        *binders([(net.input, whole.input_type())]),
+        *binders([last]),
+    )
+    intros = " ".join(b[0] for b in bound)
+    declaration = Declaration(
+        "theorem",
+        cap.name,
+        groups,
+        body,
+        proof=(Tactic((f"intro {intros}",)), Tactic(("exact", s.Anon(tuple(proofs))))),
+    )
+    return Obligation("capstone", declaration, section="", block="")
+
+
+def _loss_graph(whole: _Whole, logits: s.Term) -> s.Term:
+    k = whole.net.classes
+    return s.app("smoothedLossCotGraph", "N", k, "α", "B", *LOSS_STRINGS, logits, "t")
+
+
+def _logits(whole: _Whole) -> s.Term:
+    return s.app("rowB", "N", whole.net.classes, whole.forward())
+
+
+def _loss_cotangent(whole: _Whole) -> s.Term:
+    graph = s.app("den", _loss_graph(whole, _logits(whole)))
+    return s.app("unrowB", "N", whole.net.classes, graph)
+
+
+def _loss(net: Net) -> Obligation:
+    """The loss row: the emitted loss cotangent is the derivative of the smoothed cross-entropy."""
+    whole = _Whole(net, {})
+    k = s.Ident(net.classes)
+    one = s.Bin("*", s.Num(1), k)
+    zero = s.Ascribe(s.Num(0), s.app("Fin", s.Num(1)))
+    logits = _logits(whole)
+
+    def row(v: s.Term) -> s.Term:
+        return s.app("Mat.unflatten", s.app("batchSlice", "N", one, v, "n"), zero)
+
+    t = s.Ident("t")
+    ht = s.Bin(
+        "=",
+        s.Bind("∑", (s.Binder(("k",), s.app("Fin", k), ""),), s.app(row(t), "k")),
+        s.Num(1),
+    )
+    index = s.app(
+        "finProdFinEquiv",
+        s.Tuple((s.Ident("n"), s.app("finProdFinEquiv", s.Tuple((zero, s.Ident("j")))))),
+    )
+    left = s.app("den", _loss_graph(whole, logits), index)
+    target = s.app("smoothTarget", k, "α", row(t))
+    inner = s.Bind(
+        "fun",
+        (s.Binder(("_",), s.app("Fin", s.Num(1)), ""),),
+        s.app("softCE", k, target, "z'"),
+    )
+    function = s.Bind("fun", (s.Binder(("z'",), s.app("Vec", k), ""),), inner)
+    right = s.Bin("/", s.app("pdiv", function, row(logits), "j", s.Num(0)), s.Ident("B"))
+    groups = (
+        *binders([("N", NAT)]),
+        *binders([(net.classes, NAT)], "{"),
+        *binders([("hK", s.Bin("<", s.Num(0), k))]),
+        *binders([(x, s.Ident("String")) for x in LOSS_STRINGS]),
+        *binders([("α", REAL), ("B", REAL)]),
+        *binders([("w", s.app(net.record, k))]),
+        *binders(whole.options()),
+        *binders([(net.input, whole.input_type())]),
+        *binders([("t", s.app("Vec", s.Bin("*", s.Ident("N"), one)))]),
+        *binders([("n", s.app("Fin", "N"))]),
+        *binders([("j", s.app("Fin", k))]),
+        *binders([("ht", ht)]),
+    )
+    lemma = s.app(
+        "smoothedLossCotGraph_row", "N", k, "hK", "α", "B", *LOSS_STRINGS, s.Hole(), "t", "n", "j", "ht"
+    )
+    declaration = Declaration(
+        "theorem", net.capstone.loss, groups, s.Bin("=", left, right),
+        proof=(Tactic(("exact", lemma)),),
+    )
+    return Obligation("loss", declaration, section="", block="")
+
+
+_ = (Callable, table_names)

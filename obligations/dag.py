@@ -39,6 +39,14 @@ class Forward:
     readers: Mapping[str, tuple[str, ...]]
     parameters: Mapping[str, Parameter]
 
+    def real(self, name: str) -> str:
+        """The site that ``name`` stands for, where it only names another one."""
+        site = self.sites.get(name)
+        while site is not None and site.operation is None and len(site.inputs) == 1:
+            name = site.inputs[0]
+            site = self.sites.get(name)
+        return name
+
     @property
     def output(self) -> str:
         """The site whose cotangent is the incoming one."""
@@ -331,7 +339,7 @@ def resolve(fwd: Forward, flags: Mapping[str, bool], source: Source) -> Emitted:
             incoming=cotangent(site.name, call.span),
             saved=saved,
             weight=weight,
-            at=site.inputs[0],
+            at=fwd.real(site.inputs[0]),
             span=statement.span,
         )
     for name, operands in joins.items():
@@ -510,8 +518,8 @@ def _compare_step(fwd: Forward, canonical: _Canonical, node: Step) -> list[Diffe
                 f"{site.name}, whose backward is {operation.backward.token or 'not rendered'}",
             )
         )
-    wanted = site.inputs[0] if _saves_input(operation) else None
-    if node.saved != wanted and node.saved is not None:
+    wanted = fwd.real(site.inputs[0]) if _saves_input(operation) else None
+    if node.saved is not None and fwd.real(node.saved) != wanted:
         out.append(
             Difference(
                 node.span,

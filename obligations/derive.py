@@ -548,8 +548,8 @@ class Deriver:
         for site in layer_order(self.fwd):
             if reach is not None and site.name not in reach:
                 continue
-            parameters = [p for p in site.parameters]
-            for parameter in parameters:
+            # The library's order: W b for a layer; ε, its proof, γ, β for a BatchNorm.
+            for parameter in sorted(site.parameters, key=lambda p: p.trained):
                 out.append(self.speller.parameter(parameter))
                 if not parameter.trained:
                     out.append(self._proof_of(site.name))
@@ -697,7 +697,8 @@ class Deriver:
             )
             proof = self._proof_of(epsilon.name)
             arguments = [*arguments[: position + 1], proof, *arguments[position + 1 :]]
-            named = [s.NamedArg(x, values[x]) for x in ("h", "w")]
+            # The first layer's sizes fix those of the ones composed with it.
+            named = [] if layers else [s.NamedArg(x, values[x]) for x in ("h", "w")]
             layers.append(s.app(stage.layer, "N", *named, *arguments))
             field = smooth_at.get(epsilon.name)
             witnesses.append(

@@ -1,0 +1,155 @@
+"""The forward of a block in NumPy, site by site, from the description and the operation table.
+
+It uses no Lean term and no backward formula: it is what derivatives are taken of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from obligations.dag import Forward
+from obligations.net import Site
+from obligations.ops.base import Array
+from obligations.shadow.evaluate import BUDGET, STEP
+
+Sizes = Mapping[str, int]
+"""Values of a block's symbols: ``N``, its height and width, its widths, the class symbol."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A block under one kind at numbers: everything a value of it depends on.
+
+    Attributes
+    ----------
+    parameters
+        Arrays by the parameters' Lean names, each with a probe axis of length 1.
+    x
+        The block's input, ``(1, N · size)``.
+    options
+        Values of optional binders (``cd``): a mask, or ``None``.
+    """
+
+    fwd: Forward
+    sizes: Sizes
+    parameters: Mapping[str, Array]
+    x: Array
+    options: Mapping[str, Array | None] = field(default_factory=dict)
+
+
+def axes(site: Site, sizes: Sizes) -> dict[str, int]:
+    """The template symbols of a site as numbers, ``N`` included."""
+    out = {"N": sizes["N"]}
+    for name, expr in site.axes.items():
+        out[name] = number(expr, sizes)
+    return out
+
+
+def number(expr: object, sizes: Sizes) -> int:
+    """A size of the description at ``sizes``."""
+    if isinstance(expr, int):
+        return expr
+    subs = getattr(expr, "subs", None)
+    assert subs is not None
+    coefficient, rest = expr.as_coeff_Mul()  # type: ignore[attr-defined]
+    if rest.is_Symbol:
+        return int(coefficient) * sizes[str(rest)]
+    return int(subs(dict(sizes)))
+
+
+def element_count(shape: tuple[object, ...], sizes: Sizes) -> int:
+    """How many numbers a batched value of ``shape`` has."""
+    out = sizes["N"]
+    for d in shape:
+        out *= number(d, sizes)
+    return out
+
+
+def run(
+    case: Case,
+    parameters: Mapping[str, Array] | None = None,
+    x: Array | None = None,
+    bump: Mapping[str, Array] | None = None,
+) -> dict[str, Array]:
+    """Every site's value, ``(p, N · size)``.
+
+    ``bump`` adds a perturbation to a site's value before anything reads it; ``parameters``
+    replaces some of the case's parameters, ``x`` its input.
+    """
+    given = {**case.parameters, **(parameters or {})}
+    bump = bump or {}
+    name = case.fwd.block.input
+    values = {name: case.x if x is None else x}
+    if name in bump:
+        values[name] = values[name] + bump[name]
+    for site in case.fwd.sites.values():
+        operation = site.operation
+        if operation is None:
+            value = values[site.inputs[0]]
+            for other in site.inputs[1:]:
+                value = value + values[other]
+        else:
+            own: dict[str, Array] = {p.symbol: given[p.lean] for p in site.parameters}
+            for symbol, binder in site.option.items():
+                mask = case.options.get(binder)
+                own[symbol] = mask  # type: ignore[assignment]
+            value = operation.run(axes(site, case.sizes), own, values[site.inputs[0]])
+        if site.name in bump:
+            value = value + bump[site.name]
+        values[site.name] = value
+    return values
+
+
+def output(case: Case, **more: Mapping[str, Array] | Array | None) -> Array:
+    """The block's output value."""
+    return run(case, **more)[case.fwd.output]  # type: ignore[arg-type]
+
+
+def _probe_count(case: Case, size: int) -> int:
+    largest = max(
+        element_count(s.shape, case.sizes) for s in case.fwd.sites.values()
+    )
+    return max(1, min(size, BUDGET // max(1, 12 * largest)))
+
+
+def _contract(
+    case: Case, base: Array, evaluate: Callable[[Array], Array], dy: Array
+) -> Array:
+    """``Σ_j ∂out_j/∂base_i · dy_j`` for every ``i``, by complex step; the shape of ``base``."""
+    flat = base.reshape(-1)
+    out = np.empty(flat.size)
+    chunk = _probe_count(case, flat.size)
+    for start in range(0, flat.size, chunk):
+        size = min(chunk, flat.size - start)
+        probes = np.repeat(flat[None, :].astype(complex), size, axis=0)
+        probes[np.arange(size), start + np.arange(size)] += 1j * STEP
+        value = evaluate(probes.reshape(size, *base.shape[1:]))
+        value = np.broadcast_to(value.imag / STEP, (size, dy.shape[-1]))
+        out[start : start + size] = (value * dy).sum(axis=-1)
+    return out.reshape(base.shape)
+
+
+def site_gradient(case: Case, site: str, dy: Array) -> Array:
+    """The derivative of ``Σ_j out_j · dy_j`` under an additive perturbation at ``site``.
+
+    Returns ``(1, N · size)``, every index by its own complex step.
+    """
+    shape = (
+        case.fwd.block.input_shape if site == case.fwd.block.input else case.fwd.sites[site].shape
+    )
+    zero = np.zeros((1, element_count(shape, case.sizes)))
+    return _contract(case, zero, lambda d: output(case, bump={site: d}), dy)
+
+
+def parameter_gradient(case: Case, name: str, dy: Array) -> Array:
+    """The derivative of ``Σ_j out_j · dy_j`` in the parameter with the Lean name ``name``."""
+    base = case.parameters[name]
+    return _contract(case, base, lambda v: output(case, parameters={name: v}), dy)
+
+
+def input_gradient(case: Case, dy: Array) -> Array:
+    """The derivative of ``Σ_j out_j · dy_j`` in the block's input, ``(1, N · size)``."""
+    return _contract(case, case.x, lambda v: output(case, x=v), dy)

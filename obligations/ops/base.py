@@ -143,8 +143,8 @@ class Operation:
     word
         What a net description calls it: ``conv``, ``depthwise``, ``bn``, ``relu`` …
     axes
-        Input and output axes by name, the batch aside: ``(("ic", "2*h", "2*w"), ("oc", "h", "w"))``.
-        An axis written ``2*h`` must be even; the names bind template symbols.
+        Input and output axes by name, the batch aside:
+        ``(("ic", "2*h", "2*w"), ("oc", "h", "w"))``. An axis written ``2*h`` must be even; the names bind template symbols.
     forward
         Template of the Lean term at a site: ``batchMap N (flatConv W b) x``; ``None`` where the
         library has no name for it (relu6 stands only inside stages).
@@ -224,7 +224,8 @@ class Family:
 
 def broadcast_probes(*arrays: Array) -> int:
     """The common length of the probe axes."""
-    return max(a.shape[0] for a in arrays)
+    lengths: list[int] = [a.shape[0] for a in arrays]
+    return max(lengths)
 
 
 def real_dtype_like(x: Array) -> np.dtype[Any]:

@@ -144,7 +144,8 @@ class Operation:
         What a net description calls it: ``conv``, ``depthwise``, ``bn``, ``relu`` …
     axes
         Input and output axes by name, the batch aside:
-        ``(("ic", "2*h", "2*w"), ("oc", "h", "w"))``. An axis written ``2*h`` must be even; the names bind template symbols.
+        ``(("ic", "2*h", "2*w"), ("oc", "h", "w"))``. An axis written ``2*h`` must be even; the
+        names bind template symbols.
     forward
         Template of the Lean term at a site: ``batchMap N (flatConv W b) x``; ``None`` where the
         library has no name for it (relu6 stands only inside stages).

@@ -1,4 +1,4 @@
-"""Where the elements of a convolution's operand come from, through transposes, pads and reverses."""
+"""Where an operand's elements come from, through transposes, pads, reverses and slices."""
 
 from __future__ import annotations
 

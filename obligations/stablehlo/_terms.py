@@ -1,10 +1,10 @@
 """A value as a sum of products, so that an identity is seen however it is associated.
 
 An atom is ``("v", value)``; ``("b", value, dims)``, a value spread over the other dimensions;
-``("S", atoms, axes)``, a sum of a product over ``axes``, and ``("bS", atoms, axes, dims)`` the same
-spread again; ``("d", k)``, the deviation from the mean of statistic ``k``'s input; ``("i", k)``, the
-inverse of its standard deviation, at whatever shape. What is constant along the summed axes stands
-outside the sum.
+``("S", atoms, axes)``, a sum of a product over ``axes``, and ``("bS", atoms, axes, dims)`` the
+same spread again; ``("d", k)``, the deviation of statistic ``k``'s input from its mean; ``("i",
+k)``, the inverse of its standard deviation, at whatever shape. What is constant along the summed
+axes stands outside the sum.
 """
 
 from __future__ import annotations
@@ -42,13 +42,18 @@ class Statistic:
 
 @dataclass(slots=True)
 class Algebra:
-    """The values of a function with their statistics; ``atoms`` are values not to look into."""
+    """The values of a function with their statistics.
+
+    ``deviation``, ``inverse`` and ``root`` say of a value which statistic's it is; ``sums`` are
+    the reductions within the statistics, ``atoms`` are values not to look into.
+    """
 
     values: Values
     statistics: list[Statistic] = field(default_factory=list)
     deviation: dict[int, int] = field(default_factory=dict)
     inverse: dict[int, int] = field(default_factory=dict)
     root: dict[int, int] = field(default_factory=dict)
+    sums: set[int] = field(default_factory=set)
     atoms: set[int] = field(default_factory=set)
 
 
@@ -62,7 +67,8 @@ def algebra(values: Values) -> Algebra:
         found = _statistic(values, value)
         if found is None:
             continue
-        deviation, statistic = found
+        deviation, statistic, sums = found
+        out.sums.update(sums)
         key = (
             statistic.x,
             statistic.axes,
@@ -125,7 +131,7 @@ def plus_constant(values: Values, index: int) -> tuple[int, float] | None:
     return None
 
 
-def _statistic(values: Values, root: Value) -> tuple[int, Statistic] | None:
+def _statistic(values: Values, root: Value) -> tuple[int, Statistic, tuple[int, int]] | None:
     shifted = plus_constant(values, root.inputs[0])
     if shifted is None:
         return None
@@ -147,9 +153,10 @@ def _statistic(values: Values, root: Value) -> tuple[int, Statistic] | None:
     axes = tuple(sorted(total.attributes["dimensions"]))
     if mean.views[0] != total.views[0] or tuple(sorted(mean.attributes["dimensions"])) != axes:
         return None
-    return deviation.id, Statistic(
+    statistic = Statistic(
         x, total.views[0], axes, 1 / mean_factor, 1 / factor, shifted[1], root.line
     )
+    return deviation.id, statistic, (mean.id, total.id)
 
 
 def terms(known: Algebra, index: int) -> Terms:
@@ -195,8 +202,8 @@ def _expand(known: Algebra, index: int, depth: int, memo: dict[int, Terms]) -> T
             dims = value.attributes["dims"]
             out = {}
             for product, n in _terms(known, value.inputs[0], depth + 1, memo).items():
-                spread = tuple(_spread(a, dims) for a in product)
-                if any(a is None for a in spread):
+                spread = [s for a in product if (s := _spread(a, dims)) is not None]
+                if len(spread) < len(product):
                     return one
                 out[tuple(sorted(spread, key=repr))] = n
         case "reduce" if is_sum(known.values, value):

@@ -1,0 +1,849 @@
+"""The backward half: the chain of cotangents from the loss, and each parameter's gradient node."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from obligations.stablehlo._axes import MOVING, Trace, trace
+from obligations.stablehlo._forward import Forward, number, size, window
+from obligations.stablehlo._records import BackStep, FanIn, GradNode, Unmatched, Update
+from obligations.stablehlo._terms import Atom, Terms, is_sum, leaves, scaled, terms
+from obligations.stablehlo.graph import ELEMENTWISE, Value, Values
+
+_LINEAR = frozenset({"add", "subtract", "multiply", "divide", "negate"})
+#: How many values are looked at for the end of one BatchNorm's input-gradient.
+_REACH = 160
+
+
+@dataclass(slots=True)
+class Backward:
+    """What is known of the backward half; numbers are values. ``depends`` is all after the seed."""
+
+    forward: Forward
+    depends: set[int]
+    cotangents: set[int] = field(default_factory=set)
+    queue: list[int] = field(default_factory=list)
+    steps: list[BackStep] = field(default_factory=list)
+    fan_ins: list[FanIn] = field(default_factory=list)
+    gradients: dict[str, GradNode] = field(default_factory=dict)
+    updates: dict[str, Update] = field(default_factory=dict)
+    explained: set[int] = field(default_factory=set)
+    unmatched: list[Unmatched] = field(default_factory=list)
+
+    @property
+    def values(self) -> Values:
+        return self.forward.values
+
+
+def backward(f: Forward) -> Backward:
+    """Follow the cotangent from the loss's seed; read the gradient of every updated parameter."""
+    out = Backward(f, set())
+    if f.seed is None:
+        return out
+    out.depends = _descendants(f.values, f.seed)
+    _reached(out, f.seed)
+    while out.queue:
+        _uses(out, heapq.heappop(out.queue))
+    for place, result in enumerate(f.values.returned):
+        _update(out, place, result)
+    for parameter, update in out.updates.items():
+        gradient = f.values.ids.get(update.gradient)
+        if gradient is None:
+            gradient = next(v.id for v in f.values.table if v.name == update.gradient)
+        out.gradients[parameter] = _gradient(out, parameter, gradient)
+    _leftovers(out)
+    return out
+
+
+def _descendants(values: Values, start: int) -> set[int]:
+    out = {start}
+    stack = [start]
+    while stack:
+        for u in values[stack.pop()].users:
+            if u not in out:
+                out.add(u)
+                stack.append(u)
+    return out
+
+
+def _reached(b: Backward, value: int) -> None:
+    if value not in b.cotangents:
+        b.cotangents.add(value)
+        b.forward.known.atoms.add(value)
+        heapq.heappush(b.queue, value)
+
+
+def _step(
+    b: Backward,
+    kind: str,
+    incoming: int,
+    value: int,
+    attributes: dict[str, Any],
+    *,
+    saved: int | None = None,
+    weight: str | None = None,
+    site: int | None = None,
+) -> None:
+    values = b.values
+    b.steps.append(
+        BackStep(
+            kind,
+            values.name(incoming),
+            None if saved is None else values.name(saved),
+            weight,
+            values.name(value),
+            attributes,
+            values[value].line,
+            site,
+        )
+    )
+    _explain(b, incoming, value)
+    _reached(b, value)
+
+
+def _explain(b: Backward, start: int, end: int) -> None:
+    """Mark what lies between two values as accounted for."""
+    values, stack = b.values, [end]
+    seen = {end}
+    while stack:
+        v = stack.pop()
+        b.explained.add(v)
+        for i in values[v].inputs:
+            if i > start and i not in seen and i in b.depends and i not in b.cotangents:
+                seen.add(i)
+                stack.append(i)
+
+
+def _uses(b: Backward, g: int) -> None:
+    """Every step that reads the cotangent ``g``."""
+    values = b.values
+    for u in list(values[g].users):
+        value = values[u]
+        match value.kind:
+            case "select":
+                _mask(b, g, value)
+            case "multiply":
+                if not _product_mask(b, g, value):
+                    _dropout(b, g, value)
+            case "add":
+                _fan_in(b, g, value)
+            case "select_and_scatter" if value.inputs[1] == g:
+                _scatter(b, g, value)
+            case "broadcast_in_dim":
+                _spread(b, g, value)
+    for u in _after_moving(values, g):
+        if values[u].kind == "convolution":
+            _input_convolution(b, g, values[u])
+        elif values[u].kind == "dot_general":
+            _input_dense(b, g, values[u])
+    _batchnorm(b, g)
+
+
+def _after_moving(values: Values, start: int) -> list[int]:
+    """The users of a value and of what transposes, pads and reverses make of it."""
+    out: list[int] = []
+    stack, seen = [start], {start}
+    while stack:
+        for u in values[stack.pop()].users:
+            if u in seen:
+                continue
+            seen.add(u)
+            if values[u].kind in MOVING:
+                stack.append(u)
+            else:
+                out.append(u)
+    return sorted(out)
+
+
+# ---- masks, dropout, fan-in, pools
+
+_NOT = {"GT": "LE", "GE": "LT", "LT": "GE", "LE": "GT", "EQ": "NE", "NE": "EQ"}
+_SWAP = {"GT": "LT", "GE": "LE", "LT": "GT", "LE": "GE", "EQ": "EQ", "NE": "NE"}
+_Test = tuple[int, str, float]
+
+
+def _tests(values: Values, index: int, positive: bool, depth: int = 0) -> list[_Test] | None:
+    """A predicate as tests that all hold: ``(saved, relation, number)``."""
+    value = values[index]
+    if depth > 8:
+        return None
+    if value.kind == "compare":
+        left, right = value.inputs
+        direction = str(value.attributes["direction"])
+        n, saved = number(values, right), left
+        if n is None:
+            n, saved, direction = number(values, left), right, _SWAP[direction]
+        if n is None:
+            return None
+        return [(saved, direction if positive else _NOT[direction], n)]
+    if value.kind == "not":
+        return _tests(values, value.inputs[0], not positive, depth + 1)
+    if value.kind == ("and" if positive else "or"):
+        parts = [_tests(values, i, positive, depth + 1) for i in value.inputs]
+        if all(p is not None for p in parts):
+            return [t for p in parts for t in cast("list[_Test]", p)]
+    return None
+
+
+def _selected(values: Values, value: Value) -> tuple[int, list[_Test]] | None:
+    """The value a select keeps where its tests hold, being zero elsewhere."""
+    test, a, c = value.inputs
+    for kept, other, positive in ((a, c, True), (c, a, False)):
+        if number(values, other) == 0 and number(values, kept) is None:
+            tests = _tests(values, test, positive)
+            return None if tests is None else (kept, tests)
+    return None
+
+
+def _mask(b: Backward, g: int, value: Value) -> None:
+    found = _selected(b.values, value)
+    if found is None or found[0] != g:
+        return
+    tests = found[1]
+    # A two-sided mask may be two selects, one within the other.
+    outer = [b.values[u] for u in value.users]
+    if len(outer) == 1 and outer[0].kind == "select":
+        wider = _selected(b.values, outer[0])
+        if wider is not None and wider[0] == value.id and wider[1][0][0] == tests[0][0]:
+            value, tests = outer[0], tests + wider[1]
+    _masked(b, g, value.id, tests)
+
+
+def _product_mask(b: Backward, g: int, value: Value) -> bool:
+    """A mask written as a product with the predicate."""
+    for x, m in (value.inputs, value.inputs[::-1]):
+        if x == g and b.values[m].kind in ("compare", "and", "or", "not"):
+            tests = _tests(b.values, m, True)
+            if tests is not None:
+                _masked(b, g, value.id, tests)
+                return True
+    return False
+
+
+def _masked(b: Backward, g: int, value: int, tests: list[_Test]) -> None:
+    f = b.forward
+    saved = tests[0][0]
+    site = _reading(f, saved, ("relu", "relu6", "clip"))
+    if site is None and saved in f.at and f.sites[f.at[saved]].kind in ("relu", "relu6", "clip"):
+        site = f.at[saved]
+    attributes = {
+        "tests": tuple(sorted((relation, n) for _, relation, n in tests)),
+        "saved_in_tests": tuple(b.values.name(s) for s, _, _ in tests),
+    }
+    _step(b, "mask", g, value, attributes, saved=saved, site=site)
+
+
+def _reading(f: Forward, x: int, kinds: Iterable[str]) -> int | None:
+    """The first site of one of ``kinds`` that reads ``x``."""
+    name = f.values.name(x)
+    return next((s.index for s in f.sites if s.kind in kinds and name in s.inputs), None)
+
+
+def _dropout(b: Backward, g: int, value: Value) -> None:
+    f, values = b.forward, b.values
+    other = value.inputs[1] if value.inputs[0] == g else value.inputs[0]
+    mask = values[other]
+    if mask.kind == "broadcast_in_dim":
+        mask = values[mask.inputs[0]]
+    found = f.param_of.get(mask.name) if mask.kind == "argument" else None
+    if found is not None and f.sites[found[0]].kind == "dropout":
+        _step(b, "dropout", g, value.id, {}, weight=mask.name, site=found[0])
+
+
+def _fan_in(b: Backward, g: int, value: Value) -> None:
+    a, c = value.steps[0].inputs
+    if a in b.cotangents and c in b.cotangents and value.id not in b.cotangents:
+        name = b.values.name
+        b.fan_ins.append(FanIn(name(a), name(c), name(value.id), value.line))
+        b.explained.add(value.id)
+        _reached(b, value.id)
+
+
+def _scatter(b: Backward, g: int, value: Value) -> None:
+    saved = value.inputs[0]
+    regions = value.steps[0].operation.regions
+    attributes = {
+        **window(value),
+        "select": regions[0].combiner if regions else "",
+        "scatter": regions[1].combiner if len(regions) > 1 else "",
+    }
+    site = _reading(b.forward, saved, ("maxpool",))
+    _step(b, "maxpool", g, value.id, attributes, saved=saved, site=site)
+
+
+def _spread(b: Backward, g: int, value: Value) -> None:
+    """A cotangent spread over the pooled dimensions, the division before or after."""
+    f, values = b.forward, b.values
+    site = next(
+        (s for s in f.sites if s.kind == "gap" and s.attributes["view"] == value.view), None
+    )
+    dims = value.attributes["dims"]
+    if len(value.view) < 4 or len(dims) > len(value.view) - 1 or 0 not in dims:
+        return
+    end, factor = value.id, 1.0
+    core, n = scaled(values, value.id)
+    source = g
+    if core != g:
+        factor, source = n, core
+    for u in value.users:
+        if values[u].kind in ("multiply", "divide"):
+            core, n = scaled(values, u)
+            if core == source:
+                end, factor = u, n
+    _step(b, "gap", source, end, {"factor": factor}, site=None if site is None else site.index)
+
+
+# ---- BatchNorm's input-gradient
+
+
+def _batchnorm(b: Backward, g: int) -> None:
+    """For each statistic, the last value whose every term is one of the three, ``g`` in each.
+
+    Two normalised branches that were added have the same cotangent, hence one of each statistic.
+    """
+    values = b.values
+    full = size(values[g])
+    queue = list(dict.fromkeys(values[g].users))
+    heapq.heapify(queue)
+    seen = set(queue)
+    best: dict[int, tuple[int, Terms]] = {}
+    for _ in range(_REACH):
+        if not queue:
+            break
+        value = values[heapq.heappop(queue)]
+        if value.id in b.cotangents or value.kind not in (*_LINEAR, "reduce", "broadcast_in_dim"):
+            continue
+        spread = size(value) == full
+        if spread and value.kind in _LINEAR:
+            form = terms(b.forward.known, value.id)
+            k = _like_batchnorm(form, g)
+            if k is not None and (k not in best or len(form) >= len(best[k][1])):
+                best[k] = value.id, form
+        for u in value.users:
+            kind = values[u].kind
+            # What is summed comes back by a broadcast; what does not is a parameter's gradient.
+            back = kind in ("broadcast_in_dim", "multiply", "divide", "negate")
+            if u not in seen and (spread or back):
+                seen.add(u)
+                heapq.heappush(queue, u)
+    for value_id, form in best.values():
+        _normalised(b, g, value_id, form)
+
+
+def _like_batchnorm(form: Terms, g: int) -> int | None:
+    """The one statistic whose inverse deviation is in each product, with ``g`` plain or summed."""
+    statistics = set()
+    plain = 0
+    for product in form:
+        inverses = {a[1] for a in product if a[0] == "i"}
+        if len(inverses) != 1 or ("v", g) not in set(leaves(product)):
+            return None
+        statistics |= inverses
+        plain += ("v", g) in product
+    return statistics.pop() if len(statistics) == 1 and plain == 1 and len(form) <= 3 else None
+
+
+def _normalised(b: Backward, g: int, value: int, form: Terms) -> None:
+    f = b.forward
+    coefficients = [0.0, 0.0, 0.0]
+    saved: list[str] = []
+    gammas: set[int] = set()
+    exact = len(form) == 3
+    k = next(a[1] for p in form for a in p if a[0] == "i")
+    statistic = f.known.statistics[k]
+    axes = statistic.axes
+    for product, n in form.items():
+        sums = [a for a in product if a[0] == "bS"]
+        which = 0 if not sums else 1 + any(a[0] == "d" for a in sums[0][1])
+        coefficients[which] += n
+        gammas |= {a[1] for a in product if a[0] == "b"}
+        shape = sorted(a[0] for a in product)
+        expected = (["b", "i", "v"], ["b", "bS", "i"], ["b", "bS", "d", "i", "i", "i"])[which]
+        exact &= shape == expected and all(tuple(sorted(a[2])) == axes for a in sums)
+        for atom in leaves(product):
+            if atom[0] == "d":
+                saved.append(b.values.name(f.known.statistics[atom[1]].x))
+                exact &= f.known.statistics[atom[1]].x == statistic.x
+    gamma = b.values.name(next(iter(gammas))) if len(gammas) == 1 else None
+    attributes = {
+        "coefficients": tuple(coefficients),
+        "saved_in_terms": tuple(saved),
+        "exact": exact and len(gammas) == 1,
+        "epsilon": statistic.epsilon,
+        "divisor": statistic.divisor,
+        "mean_divisor": statistic.mean_divisor,
+        "count": math.prod(statistic.view[d] for d in axes),
+        "axes": axes,
+        "statistic_line": statistic.line,
+    }
+    site = next((s for s, stat in f.statistic_of.items() if stat == k), None)
+    if site is None:
+        site = _reading(f, statistic.x, ("bn",))
+    _step(b, "bn", g, value, attributes, saved=statistic.x, weight=gamma, site=site)
+
+
+# ---- input-gradients of convolutions and dense layers
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """One spatial axis of the forward convolution: ``input = stride·output + dilation·tap - low``.
+
+    Read off the equation of a backward convolution, so it is what that one is the gradient of.
+    """
+
+    stride: int
+    dilation: int
+    low: int
+
+
+def _input_convolution(b: Backward, g: int, value: Value) -> None:
+    """``value`` as the gradient, at cotangent ``g``, of a convolution in its input."""
+    f, values = b.forward, b.values
+    numbers = value.attributes["dim_numbers"]
+    left = trace(values, value.inputs[0], value.views[0], f.known.atoms)
+    right = trace(values, value.inputs[1], value.views[1])
+    name = values.name(right.base)
+    site, role = f.param_of.get(name, (None, ""))
+    if left.base != g or site is None or role != "weight" or site not in f.roles:
+        return
+    roles = f.roles[site]
+    axes: dict[str | int, _Axis] = {}
+    taps: dict[str | int, int] = {}
+    for k in range(len(value.view) - 2):
+        y, w = left.axes[numbers[0].index(k)], right.axes[numbers[1].index(k)]
+        stride = value.attributes["stride"][k]
+        spread, reach = value.attributes["lhs_dilate"][k], value.attributes["rhs_dilate"][k]
+        low = value.attributes["pad"][k][0]
+        # (y.scale·o + y.offset)·spread = stride·i + (w.scale·t + w.offset)·reach - low
+        which = roles.y_roles[y.dim] if y.dim is not None else k
+        shift = y.offset * spread + low - w.offset * reach
+        axes[which] = _Axis(
+            y.scale * spread // stride if stride else 0, -w.scale * reach // stride, -shift
+        )
+        taps[which] = value.views[1][numbers[1].index(k)]
+    contracted = right.axes[numbers[1].index("i")]
+    produced = right.axes[numbers[1].index("o")]
+    w_roles = dict(enumerate(roles.w_roles))
+    out_roles: list[str | int | None] = []
+    for d in numbers[2]:
+        if d == "b":
+            out_roles.append(_role(left.axes[numbers[0].index("b")].dim, roles.y_roles))
+        elif d == "f":
+            out_roles.append("f")
+        else:
+            dim = left.axes[numbers[0].index(d)].dim
+            out_roles.append(_role(dim, roles.y_roles))
+    end = value.id
+    if tuple(out_roles) != roles.x_roles:
+        for u in value.users:
+            if values[u].kind == "transpose" and values[u].views[0] == value.view:
+                moved = tuple(out_roles[d] for d in values[u].attributes["dims"])
+                if moved == roles.x_roles:
+                    end, out_roles = u, list(moved)
+    order = [r for r in roles.y_roles if isinstance(r, int)]
+    done = [axes[r] for r in sorted(order) if r in axes]
+    attributes = {
+        "stride": tuple(a.stride for a in done),
+        "dilation": tuple(abs(a.dilation) for a in done),
+        "flipped": all(a.dilation > 0 or taps[r] == 1 for r, a in axes.items()),
+        "pad_low": tuple(a.low for a in done),
+        "phase": tuple(
+            abs(axes[r].dilation) * ((taps[r] - 1) // 2) - axes[r].low
+            for r in sorted(axes, key=str)
+        ),
+        "kernel": tuple(taps[r] for r in sorted(axes, key=str)),
+        "groups": value.attributes["feature_group_count"],
+        "contracts": w_roles.get(-1 if contracted.dim is None else contracted.dim),
+        "produces": w_roles.get(-1 if produced.dim is None else produced.dim),
+        "layout": tuple(out_roles) == roles.x_roles,
+        "sizes": tuple(
+            n for n, r in zip(values[end].view, out_roles, strict=True) if isinstance(r, int)
+        ),
+        "element": value.steps[0].operation.result_types[0].element,
+    }
+    _step(b, f.sites[site].kind, g, end, attributes, weight=name, site=site)
+
+
+def _role(dim: int | None, roles: tuple[Any, ...]) -> Any:
+    return None if dim is None or dim >= len(roles) else roles[dim]
+
+
+def _input_dense(b: Backward, g: int, value: Value) -> None:
+    f, values = b.forward, b.values
+    sides = [trace(values, value.inputs[i], value.views[i], f.known.atoms) for i in (0, 1)]
+    contract = value.attributes["contracting"]
+    for mine, other in ((0, 1), (1, 0)):
+        name = values.name(sides[other].base)
+        site, role = f.param_of.get(name, (None, ""))
+        if sides[mine].base != g or site is None or role != "weight":
+            continue
+        if f.sites[site].kind != "dense":
+            continue
+        dims = tuple(sides[other].axes[d].dim for d in contract[other])
+        attributes = {"contracts": dims}
+        _step(b, "dense", g, value.id, attributes, weight=name, site=site)
+        return
+
+
+# ---- gradients of parameters
+
+
+def _update(b: Backward, place: int, result: int) -> None:
+    """The optimizer's tail that ends in result ``place``, when that is a parameter's new value."""
+    values = b.values
+    parameter = _spine(values, result)
+    if parameter is None or result not in b.depends:
+        return
+    target = values[parameter]
+    if target.name in b.updates:
+        return
+    tail: set[int] = set()
+    ends: list[int] = []
+    arguments: set[int] = set()
+    constants: set[float] = set()
+    replicas, reduce_line = None, None
+    stack = [result]
+    while stack:
+        i = stack.pop()
+        if i in tail:
+            continue
+        tail.add(i)
+        value = values[i]
+        if value.kind == "all_reduce":
+            reduce_line = value.line
+            groups = value.steps[0].operation.attributes.get("replica_groups")
+            kind = getattr(groups, "type", None)
+            replicas = kind.shape[-1] if kind is not None and kind.shape else None
+            stack.append(value.inputs[0])
+        elif value.kind in ELEMENTWISE and i not in b.cotangents:
+            for j in value.inputs:
+                if j in b.depends:
+                    stack.append(j)
+                else:
+                    _outside(values, j, arguments, constants)
+        elif size(value) == size(target) and value.kind != "broadcast_in_dim":
+            ends.append(i)
+    if not ends:
+        return
+    core = min(ends)
+    # A scale by a deviation may follow the sum of a BatchNorm's scale gradient.
+    for u in values[core].users:
+        other = [i for i in values[u].inputs if i != core]
+        if u in tail and values[u].kind in ("multiply", "divide") and len(other) == 1:
+            form = terms(b.forward.known, other[0])
+            if all(p and all(a[0] == "i" for a in p) for p in form):
+                core = u
+    states = [
+        a
+        for a in sorted(arguments)
+        if a != parameter and values[a].view == target.view and values[a].view
+    ]
+    b.updates[target.name] = Update(
+        target.name,
+        _optimizer(b, tail, parameter, states),
+        values.name(core),
+        values.name(result),
+        place,
+        tuple(values.name(a) for a in states),
+        tuple(sorted(constants)),
+        replicas,
+        reduce_line,
+        values[result].line,
+    )
+
+
+def _spine(values: Values, index: int) -> int | None:
+    """The argument an update starts from: ``p`` in ``p - …`` or ``p + …``."""
+    for _ in range(16):
+        value = values[index]
+        if value.kind == "subtract":
+            index = value.inputs[0]
+        elif value.kind == "add":
+            nearer = [i for i in value.inputs if values[i].kind in ("argument", "subtract")]
+            if len(nearer) != 1:
+                return None
+            index = nearer[0]
+        else:
+            break
+        if values[index].kind == "argument":
+            return index
+    return None
+
+
+def _outside(values: Values, index: int, arguments: set[int], constants: set[float]) -> None:
+    """Arguments and numbers an operand of the tail is made of."""
+    stack, seen = [index], {index}
+    while stack:
+        value = values[stack.pop()]
+        if value.kind == "argument":
+            arguments.add(value.id)
+        elif value.kind == "splat":
+            constants.add(value.number)
+        elif value.kind in ELEMENTWISE or value.kind == "broadcast_in_dim":
+            new = [i for i in value.inputs if i not in seen]
+            seen.update(new)
+            stack.extend(new)
+
+
+def _optimizer(b: Backward, tail: set[int], parameter: int, states: list[int]) -> str:
+    values = b.values
+    divisions = [
+        values[i]
+        for i in tail
+        if values[i].kind == "divide" and _has_root(values, values[i].inputs[1], tail)
+    ]
+    roots = any(values[i].kind in ("sqrt", "rsqrt") for i in tail)
+    if not roots:
+        return "momentum" if states else "sgd"
+    # Adam divides its first moment, RMSProp the gradient itself.
+    over = [values[i].inputs for i in tail if values[i].kind == "rsqrt"]
+    numerators = [d.inputs[0] for d in divisions]
+    if not numerators and over:
+        for i in tail:
+            if values[i].kind == "multiply":
+                a, c = values[i].inputs
+                for x, y in ((a, c), (c, a)):
+                    if values[y].kind == "rsqrt":
+                        numerators.append(x)
+    found: set[int] = set()
+    for n in numerators:
+        _leaf_arguments(values, n, tail, found)
+    return "adam" if any(s in found for s in states) else "rmsprop"
+
+
+def _has_root(values: Values, index: int, tail: set[int]) -> bool:
+    stack, seen = [index], {index}
+    while stack:
+        value = values[stack.pop()]
+        if value.kind in ("sqrt", "rsqrt"):
+            return True
+        if value.kind in _LINEAR:
+            new = [i for i in value.inputs if i not in seen and i in tail]
+            seen.update(new)
+            stack.extend(new)
+    return False
+
+
+def _leaf_arguments(values: Values, index: int, tail: set[int], found: set[int]) -> None:
+    stack, seen = [index], {index}
+    while stack:
+        i = stack.pop()
+        if values[i].kind == "argument":
+            found.add(i)
+        elif (i in tail and values[i].kind in ELEMENTWISE) or values[i].kind == "multiply":
+            new = [j for j in values[i].inputs if j not in seen]
+            seen.update(new)
+            stack.extend(new)
+
+
+def _gradient(b: Backward, parameter: str, node: int) -> GradNode:
+    f, values = b.forward, b.values
+    site, role = f.param_of.get(parameter, (None, ""))
+    value = values[node]
+    shape = values[values.ids[parameter]].view
+    whole = trace(values, node, shape, b.cotangents)
+    inner = values[whole.base]
+    found: tuple[str, int | None, int | None, dict[str, Any]] | None = None
+    if inner.kind == "convolution":
+        found = _weight_convolution(b, whole, inner, site)
+    elif inner.kind == "dot_general":
+        found = _weight_dense(b, whole, inner)
+    if found is None:
+        found = _summed(b, node)
+    kind, x, cotangent, attributes = found or ("unrecognised", None, None, {})
+    if cotangent is not None:
+        attributes["known"] = cotangent in b.cotangents
+        if attributes["known"]:
+            _explain(b, cotangent, node)
+    return GradNode(
+        parameter,
+        role,
+        kind,
+        None if x is None else values.name(x),
+        None if cotangent is None else values.name(cotangent),
+        value.name,
+        attributes,
+        inner.line if inner.line and kind in ("conv", "dense") else value.line,
+        site,
+    )
+
+
+_Found = tuple[str, "int | None", "int | None", dict[str, Any]]
+
+
+def _weight_convolution(b: Backward, whole: Trace, value: Value, site: int | None) -> _Found | None:
+    f, values = b.forward, b.values
+    numbers = value.attributes["dim_numbers"]
+    left = trace(values, value.inputs[0], value.views[0], f.known.atoms)
+    right = trace(values, value.inputs[1], value.views[1], f.known.atoms)
+    if right.base in b.cotangents or left.base in f.inside:
+        x, y, x_first = left, right, True
+    elif left.base in b.cotangents or right.base in f.inside:
+        x, y, x_first = right, left, False
+    else:
+        return None
+    attributes: dict[str, Any] = {
+        "element": value.steps[0].operation.result_types[0].element,
+        "groups": value.attributes["feature_group_count"],
+        "batch_groups": value.attributes["batch_group_count"],
+        "kernel": (),
+    }
+    roles = None if site is None else f.roles.get(site)
+    if roles is None:
+        return "conv", x.base, y.base, attributes
+    taps = {a.dim: (d, a) for d, a in enumerate(whole.axes) if a.dim is not None}
+    axes: dict[Any, _Axis] = {}
+    kernel: dict[Any, int] = {}
+    layout: list[Any] = [None] * len(whole.axes)
+    for k in range(len(value.view) - 2):
+        u, v = left.axes[numbers[0].index(k)], right.axes[numbers[1].index(k)]
+        out = numbers[2].index(k)
+        spread, reach = value.attributes["lhs_dilate"][k], value.attributes["rhs_dilate"][k]
+        stride, low = value.attributes["stride"][k], value.attributes["pad"][k][0]
+        d, tap = taps.get(out, (None, None))
+        sign = tap.scale if tap is not None else 1
+        start = tap.offset if tap is not None else 0
+        # (u.scale·i + u.offset)·spread
+        #   = stride·sign·(t - start) + (v.scale·j + v.offset)·reach - low
+        if x_first:
+            axis = _Axis(
+                v.scale * reach,
+                stride * sign,
+                -(v.offset * reach - low - u.offset * spread - stride * sign * start),
+            )
+        else:
+            axis = _Axis(
+                u.scale * spread,
+                -stride * sign,
+                -(u.offset * spread + low - v.offset * reach + stride * sign * start),
+            )
+        mine = x.axes[(numbers[0] if x_first else numbers[1]).index(k)]
+        which = _role(mine.dim, roles.x_roles)
+        axes[which] = axis
+        kernel[which] = value.view[out]
+        if d is not None:
+            layout[d] = which
+    first = x if x_first else y
+    for axis_of, letter, out_letter in ((left, "b", "b"), (right, "o", "f")):
+        out = numbers[2].index(out_letter)
+        dim = axis_of.axes[numbers[0 if letter == "b" else 1].index(letter)].dim
+        table = roles.x_roles if (axis_of is left) == (first is x) else roles.y_roles
+        role = _role(dim, table)
+        d, _tap = taps.get(out, (None, None))
+        if d is not None:
+            side = "i" if table is roles.x_roles else "o"
+            layout[d] = side if role == "f" else role
+    summed = (
+        _role(left.axes[numbers[0].index("f")].dim, roles.x_roles if x_first else roles.y_roles),
+        _role(right.axes[numbers[1].index("i")].dim, roles.y_roles if x_first else roles.x_roles),
+    )
+    ordered = sorted(axes, key=str)
+    attributes.update(
+        stride=tuple(axes[r].stride for r in ordered),
+        dilation=tuple(abs(axes[r].dilation) for r in ordered),
+        pad_low=tuple(axes[r].low for r in ordered),
+        phase=tuple(abs(axes[r].dilation) * ((kernel[r] - 1) // 2) - axes[r].low for r in ordered),
+        kernel=tuple(kernel[r] for r in ordered),
+        flipped=any(axes[r].dilation < 0 and kernel[r] > 1 for r in ordered),
+        layout=tuple(layout),
+        layout_fits=_fits(tuple(layout), roles.w_roles),
+        sums=summed,
+    )
+    return "conv", x.base, y.base, attributes
+
+
+def _fits(layout: tuple[Any, ...], roles: tuple[Any, ...]) -> bool:
+    """Whether the gradient's dimensions are the weight's, where both are known."""
+    pairs = zip(layout, roles, strict=True)
+    return all(a is None or r is None or a == r for a, r in pairs)
+
+
+def _weight_dense(b: Backward, whole: Trace, value: Value) -> _Found | None:
+    f, values = b.forward, b.values
+    sides = [trace(values, value.inputs[i], value.views[i], f.known.atoms) for i in (0, 1)]
+    contract = value.attributes["contracting"]
+    if sides[1].base in b.cotangents or sides[0].base in f.inside:
+        x, y, first = sides[0], sides[1], True
+    elif sides[0].base in b.cotangents or sides[1].base in f.inside:
+        x, y, first = sides[1], sides[0], False
+    else:
+        return None
+    order = [a.dim for a in whole.axes]
+    attributes = {
+        "sums": (
+            tuple(x.axes[d].dim for d in contract[0 if first else 1]),
+            tuple(y.axes[d].dim for d in contract[1 if first else 0]),
+        ),
+        # The weight is input × output; the product lists its left operand's dimensions first.
+        "layout_fits": order == sorted(order, key=str)
+        if first
+        else order != sorted(order, key=str),
+    }
+    return "dense", x.base, y.base, attributes
+
+
+def _summed(b: Backward, node: int) -> _Found | None:
+    """A sum of the cotangent, or of the cotangent times the normalised input."""
+    f = b.forward
+    # A gradient is not a cotangent to stop at, but what it sums is.
+    form = terms(f.known, node)
+    if len(form) != 1:
+        return None
+    ((product, scale),) = form.items()
+    sums = [a for a in product if a[0] == "S"]
+    if len(sums) != 1:
+        return None
+    inside: tuple[Atom, ...] = sums[0][1]
+    plain = [a[1] for a in inside if a[0] == "v"]
+    known = [v for v in plain if v in b.cotangents]
+    cotangent = known[0] if known else plain[0] if len(plain) == 1 else None
+    if cotangent is None:
+        return None
+    axes = tuple(sorted(sums[0][2]))
+    attributes: dict[str, Any] = {"axes": axes, "factor": scale}
+    deviations = [a[1] for a in inside if a[0] == "d"]
+    inverses = [a[1] for a in product if a[0] == "i"]
+    outside = [a for a in product if a[0] not in ("i", "S")]
+    if not deviations and not inverses and len(inside) == 1 and not outside:
+        return "sum", None, cotangent, attributes
+    statistics = f.known.statistics
+    if not deviations:
+        return None
+    saved = statistics[deviations[0]]
+    attributes["exact"] = (
+        len(deviations) == len(inverses) == 1
+        and len(inside) == 2
+        and not outside
+        and statistics[inverses[0]].x == saved.x
+    )
+    if inverses:
+        over = statistics[inverses[0]]
+        attributes.update(
+            epsilon=over.epsilon,
+            divisor=over.divisor,
+            mean_divisor=saved.mean_divisor,
+            inverse_of=b.values.name(over.x),
+            statistic_axes=over.axes,
+            statistic_line=over.line,
+        )
+    return "scaled sum", saved.x, cotangent, attributes
+
+
+def _leftovers(b: Backward) -> None:
+    """Uses of a cotangent that nothing recognised accounts for."""
+    values = b.values
+    tails = {values.ids.get(u.gradient) for u in b.updates.values()}
+    for g in sorted(b.cotangents):
+        for u in values[g].users:
+            if u in b.explained or u in b.cotangents or g in tails:
+                continue
+            if is_sum(values, values[u]) and not values[u].users:
+                continue
+            b.unmatched.append(
+                Unmatched(values[u].kind, values.name(g), values.name(u), values[u].line)
+            )

@@ -1,0 +1,471 @@
+"""The forward half of a training step: where it ends, its sites, its loss."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from obligations.stablehlo._axes import Trace, trace
+from obligations.stablehlo._records import Loss, Site, Unmatched
+from obligations.stablehlo._terms import Algebra, is_sum, scaled, terms
+from obligations.stablehlo.graph import Value, Values
+
+
+@dataclass(frozen=True, slots=True)
+class ConvRoles:
+    """A forward convolution: what each dimension of input, kernel and output is.
+
+    A role is ``b``, ``f``, ``o``, ``i`` or the number of a spatial axis.
+    """
+
+    x: int
+    x_roles: tuple[str | int, ...]
+    w_roles: tuple[str | int | None, ...]
+    y_roles: tuple[str | int, ...]
+
+
+@dataclass(slots=True)
+class Forward:
+    """What is known of the forward half while it is read; numbers are values."""
+
+    known: Algebra
+    inside: set[int]
+    loss: Loss | None
+    seed: int | None
+    sites: list[Site] = field(default_factory=list)
+    at: dict[int, int] = field(default_factory=dict)
+    roles: dict[int, ConvRoles] = field(default_factory=dict)
+    param_of: dict[str, tuple[int, str]] = field(default_factory=dict)
+    statistic_of: dict[int, int] = field(default_factory=dict)
+    unmatched: list[Unmatched] = field(default_factory=list)
+
+    @property
+    def values(self) -> Values:
+        return self.known.values
+
+
+def forward(known: Algebra) -> Forward:
+    """Find the loss and the forward sites before it (all sites, where there is no loss)."""
+    values = known.values
+    found = _loss(known)
+    if found is None:
+        ends: Iterable[int] = values.returned
+        out = Forward(known, ancestors(values, ends), None, None)
+    else:
+        loss, logits, seed = found
+        out = Forward(known, ancestors(values, [logits]), loss, seed)
+    for index in sorted(out.inside):
+        _site(out, values[index])
+    return out
+
+
+def ancestors(values: Values, ends: Iterable[int]) -> set[int]:
+    """``ends`` and all values they are computed from."""
+    out = set(ends)
+    stack = list(out)
+    while stack:
+        for i in values[stack.pop()].inputs:
+            if i not in out:
+                out.add(i)
+                stack.append(i)
+    return out
+
+
+def number(values: Values, index: int) -> float | None:
+    """The number a value is everywhere, if it is one."""
+    value = values[index]
+    return value.number if value.kind == "splat" else None
+
+
+def size(value: Value) -> int:
+    """How many elements."""
+    return math.prod(value.view)
+
+
+# ---- the loss
+
+_LINEAR = frozenset({"add", "subtract", "multiply", "divide", "negate"})
+
+
+def _loss(known: Algebra) -> tuple[Loss, int, int] | None:
+    values = known.values
+    best: tuple[Loss, int, int] | None = None
+    for value in values.table:
+        if value.kind != "divide":
+            continue
+        raised = values[value.inputs[0]]
+        total, factor = scaled(values, value.inputs[1])
+        if raised.kind != "exponential" or not is_sum(values, values[total]) or factor != 1:
+            continue
+        if values[total].inputs[0] != raised.id:
+            continue
+        seed = _seed(known, value)
+        if seed is not None:
+            logits = _logits(values, raised.inputs[0])
+            best = replace(seed[0], logits=values.name(logits)), logits, seed[1]
+    return best
+
+
+def _logits(values: Values, index: int) -> int:
+    """The logits under a softmax's exponential: with or without their maximum taken off."""
+    value = values[index]
+    if value.kind == "subtract":
+        top = values[scaled(values, value.inputs[1])[0]]
+        if top.kind == "maximum":  # a bound some add, so that the maximum is a number
+            top = values[max(top.inputs, key=lambda i: values[i].kind == "reduce")]
+        if top.kind == "reduce" and top.inputs[0] == value.inputs[0]:
+            return value.inputs[0]
+    return index
+
+
+def _seed(known: Algebra, softmax: Value) -> tuple[Loss, int] | None:
+    """The last value that is softmax, target and a constant added up with coefficients."""
+    values = known.values
+    own = (("v", softmax.id),)
+    known.atoms.add(softmax.id)
+    reached = {softmax.id}
+    stack = [softmax.id]
+    best: tuple[Loss, int] | None = None
+    while stack and len(reached) < 200:
+        for u in values[stack.pop()].users:
+            if u in reached or values[u].kind not in _LINEAR:
+                continue
+            reached.add(u)
+            stack.append(u)
+            form = terms(known, u)
+            targets = [p for p in form if p not in (own, ())]
+            if len(targets) != 1 or len(targets[0]) != 1 or own not in form:
+                continue
+            kind, target, *_ = targets[0][0]
+            if kind != "v" or values[target].kind != "argument":
+                continue
+            if form[own] == 0 or (best is not None and u < best[1]):
+                continue
+            scale = form[own]
+            total = values[scaled(values, softmax.inputs[1])[0]]
+            (axis,) = total.attributes["dimensions"][-1:]
+            loss = Loss(
+                "",
+                softmax.name,
+                values.name(target),
+                values.name(u),
+                1 / scale,
+                -form[targets[0]] / scale,
+                0.0 - form.get((), 0.0) / scale,
+                total.views[0][axis],
+                values[u].line,
+            )
+            best = (loss, u)
+    known.atoms.discard(softmax.id)
+    return best
+
+
+# ---- sites
+
+
+def _site(f: Forward, value: Value) -> None:
+    match value.kind:
+        case "convolution":
+            _convolution(f, value)
+        case "dot_general":
+            _dense(f, value)
+        case "add":
+            _sum(f, value)
+        case "maximum" | "minimum" | "clamp" | "select":
+            _activation(f, value)
+        case "reduce_window":
+            _pool(f, value)
+        case "reduce":
+            _global_pool(f, value)
+        case "multiply":
+            _factor(f, value)
+        case "tanh" | "logistic" | "power" | "concatenate" | "log" | "exponential":
+            f.unmatched.append(Unmatched(f"forward {value.kind}", None, value.name, value.line))
+
+
+def _add(
+    f: Forward,
+    kind: str,
+    value: int,
+    inputs: Iterable[int],
+    params: Mapping[str, str],
+    attributes: Mapping[str, Any],
+) -> int:
+    """Append a site; ``params`` are names by role."""
+    values = f.values
+    index = len(f.sites)
+    f.sites.append(
+        Site(
+            index,
+            kind,
+            values.name(value),
+            tuple(values.name(i) for i in inputs),
+            tuple(params.values()),
+            attributes,
+            values[value].line,
+        )
+    )
+    f.at[value] = index
+    f.known.atoms.add(value)
+    for role, name in params.items():
+        f.param_of.setdefault(name, (index, role))
+    return index
+
+
+def _convolution(f: Forward, value: Value) -> None:
+    values = f.values
+    left = trace(values, value.inputs[0], value.views[0], f.known.atoms)
+    right = trace(values, value.inputs[1], value.views[1])
+    weight = values[right.base]
+    if weight.kind != "argument":
+        f.unmatched.append(Unmatched("forward convolution", None, value.name, value.line))
+        return
+    numbers = value.attributes["dim_numbers"]
+    spatial = range(len(value.view) - 2)
+    kernel, pads, phase = [], [], []
+    stride, dilation = value.attributes["stride"], value.attributes["rhs_dilate"]
+    for k in spatial:
+        axis = left.axes[numbers[0].index(k)]
+        taps = value.views[1][numbers[1].index(k)]
+        low, high = value.attributes["pad"][k]
+        before = axis.offset * value.attributes["lhs_dilate"][k]
+        after = axis.size - axis.count - axis.offset
+        kernel.append(taps)
+        pads.append((low + before, high + after))
+        phase.append(dilation[k] * ((taps - 1) // 2) - low - before)
+    groups = value.attributes["feature_group_count"]
+    features = value.views[0][numbers[0].index("f")]
+    kind = "conv" if groups == 1 else "depthwise" if groups == features else "grouped"
+    zero = f.values.zero_adds.get(value.id)
+    # Only an added broadcast of a zero vector is a bias; a reshape of the sum stays one line.
+    attributes = {
+        "kernel": tuple(kernel),
+        "stride": stride,
+        "pads": tuple(pads),
+        "phase": tuple(phase),
+        "dilation": dilation,
+        "groups": groups,
+        "bias": "zero" if zero is not None else "absent",
+        "bias_line": zero,
+        "element": value.steps[0].operation.result_types[0].element,
+        "plain": right.plain and all(a.scale == 1 for a in left.axes),
+        "sizes": tuple(value.view[numbers[2].index(k)] for k in spatial),
+    }
+    index = _add(f, kind, value.id, [left.base], {"weight": weight.name}, attributes)
+    x_roles = _of_base(left, numbers[0])
+    w_roles = _of_base(right, numbers[1])
+    f.roles[index] = ConvRoles(
+        left.base, tuple(r for r in x_roles if r is not None), w_roles, tuple(numbers[2])
+    )
+
+
+def _of_base(operand: Trace, roles: tuple[str | int, ...]) -> tuple[str | int | None, ...]:
+    """The role of each dimension of a trace's base."""
+    out: list[str | int | None] = [None] * len(operand.view)
+    for axis, role in zip(operand.axes, roles, strict=True):
+        if axis.dim is not None:
+            out[axis.dim] = role
+    return tuple(out)
+
+
+def _dense(f: Forward, value: Value) -> None:
+    values = f.values
+    left = trace(values, value.inputs[0], value.views[0], f.known.atoms)
+    right = trace(values, value.inputs[1], value.views[1], f.known.atoms)
+    contract = value.attributes["contracting"]
+    weight = values[right.base]
+    if weight.kind != "argument" or len(contract[0]) != 1 or value.attributes["batching"][0]:
+        f.unmatched.append(Unmatched("forward dot_general", None, value.name, value.line))
+        return
+    attributes = {
+        "contracts": (left.axes[contract[0][0]].dim, right.axes[contract[1][0]].dim),
+        "bias": "zero" if value.id in values.zero_adds else "absent",
+        "bias_line": values.zero_adds.get(value.id),
+        "rank": len(value.view),
+    }
+    _add(f, "dense", value.id, [left.base], {"weight": weight.name}, attributes)
+
+
+def _sum(f: Forward, value: Value) -> None:
+    form = terms(f.known, value.id)
+    normal = [p for p in form if any(a[0] == "i" for a in p)]
+    others = [p for p in form if p not in normal]
+    if len(normal) == 1 and len(others) == 1 and _batchnorm(f, value, normal[0], others[0], form):
+        return
+    bias = [p for p in form if len(p) == 1 and p[0][0] == "b"]
+    linear = [p for p in form if len(p) == 1 and p[0][0] == "v"]
+    if len(form) == 2 and len(bias) == 1 and len(linear) == 1:
+        _bias(f, value, linear[0][0][1], bias[0][0][1], bias[0][0][2])
+        return
+    a, b = value.steps[0].inputs
+    if (a in f.at and b in f.at) or len(linear) == len(form) == 2:
+        _add(f, "add", value.id, (a, b), {}, {})
+
+
+def _batchnorm(
+    f: Forward,
+    value: Value,
+    normal: tuple[tuple[Any, ...], ...],
+    shift: tuple[tuple[Any, ...], ...],
+    form: Mapping[tuple[tuple[Any, ...], ...], float],
+) -> bool:
+    """A site when the terms are ``deviation · inverse · scale`` and ``shift``."""
+    by_kind = {a[0]: a for a in normal}
+    if len(normal) != 3 or set(by_kind) != {"i", "d", "b"}:
+        return False
+    if len(shift) != 1 or shift[0][0] != "b":
+        return False
+    k = by_kind["i"][1]
+    statistic = f.known.statistics[k]
+    rank = len(statistic.view)
+    kept = tuple(d for d in range(rank) if d not in statistic.axes)
+    batch = kept == (1,) or kept == (rank - 1,)
+    instance = kept in ((0, 1), (0, rank - 1))
+    values = f.values
+    attributes = {
+        "axes": statistic.axes,
+        "statistics": "batch" if batch else "instance" if instance else "other",
+        "count": math.prod(statistic.view[d] for d in statistic.axes),
+        "divisor": statistic.divisor,
+        "mean_divisor": statistic.mean_divisor,
+        "epsilon": statistic.epsilon,
+        "statistic_line": statistic.line,
+        "coefficients": (form[normal], form[shift]),
+        "spread": (by_kind["b"][2], shift[0][2]),
+        "deviation_of": values.name(f.known.statistics[by_kind["d"][1]].x),
+    }
+    params = {"scale": values.name(by_kind["b"][1]), "shift": values.name(shift[0][1])}
+    index = _add(f, "bn", value.id, [statistic.x], params, attributes)
+    f.statistic_of[index] = k
+    return True
+
+
+def _bias(f: Forward, value: Value, linear: int, bias: int, dims: tuple[int, ...]) -> None:
+    """A bias added to a convolution or a dense layer: the sum is the site's value from here on."""
+    values = f.values
+    index = f.at.get(linear)
+    if index is None or f.sites[index].kind not in ("conv", "depthwise", "grouped", "dense"):
+        return
+    site = f.sites[index]
+    name = values.name(bias)
+    attributes = {**site.attributes, "bias": name, "bias_line": value.line, "bias_dims": dims}
+    f.sites[index] = Site(
+        index,
+        site.kind,
+        value.name,
+        site.inputs,
+        (*site.params, name),
+        attributes,
+        site.line,
+    )
+    f.at[value.id] = index
+    f.known.atoms.add(value.id)
+    f.param_of.setdefault(name, (index, "bias"))
+
+
+def bounds(values: Values, value: Value) -> tuple[int, float, float] | None:
+    """``x``, low and high of a value that is ``x`` kept between two numbers."""
+    if value.kind == "clamp":
+        low, high = number(values, value.inputs[0]), number(values, value.inputs[2])
+        return None if low is None or high is None else (value.inputs[1], low, high)
+    if value.kind == "select":
+        test, kept, other = (values[i] for i in value.inputs)
+        if test.kind == "compare" and test.attributes["direction"] in ("GT", "GE"):
+            left, right = test.inputs
+            zero = number(values, right)
+            if left == kept.id and zero is not None and number(values, other.id) == zero:
+                return kept.id, zero, math.inf
+        return None
+    limits = {"maximum": -math.inf, "minimum": math.inf}
+    index = value.id
+    for _ in range(2):
+        current = values[index]
+        if current.kind not in limits or not math.isinf(limits[current.kind]):
+            break
+        a, b = current.inputs
+        n, x = number(values, b), a
+        if n is None:
+            n, x = number(values, a), b
+        if n is None:
+            break
+        limits[current.kind], index = n, x
+    return None if index == value.id else (index, limits["maximum"], limits["minimum"])
+
+
+def _activation(f: Forward, value: Value) -> None:
+    values = f.values
+    found = bounds(values, value)
+    if found is None:
+        return
+    if value.kind in ("maximum", "minimum"):
+        pair = {"maximum": "minimum", "minimum": "maximum"}[value.kind]
+        for u in value.users:
+            if u in f.inside and values[u].kind == pair and bounds(values, values[u]) is not None:
+                return  # the inner half of a clamp
+    x, low, high = found
+    kind = {(0.0, math.inf): "relu", (0.0, 6.0): "relu6"}.get((low, high), "clip")
+    _add(f, kind, value.id, [x], {}, {"bounds": (low, high)})
+
+
+def window(value: Value) -> dict[str, Any]:
+    """A window's attributes over the dimensions that have one (the last two, in NCHW)."""
+    sizes = value.attributes["window_dimensions"]
+    strides, pads = value.attributes["window_strides"], value.attributes["padding"]
+    real = [d for d in range(len(sizes)) if sizes[d] != 1 or strides[d] != 1]
+    return {
+        "window": tuple(sizes[d] for d in real),
+        "strides": tuple(strides[d] for d in real),
+        "pads": tuple(pads[d] for d in real),
+        "axes": tuple(real),
+    }
+
+
+def _pool(f: Forward, value: Value) -> None:
+    step = value.steps[0].operation
+    how = step.regions[0].combiner if step.regions else ""
+    kind = {"maximum": "maxpool", "add": "avgpool"}.get(how)
+    if kind is None:
+        f.unmatched.append(Unmatched("forward reduce_window", None, value.name, value.line))
+        return
+    init = number(f.values, value.inputs[1])
+    _add(f, kind, value.id, [value.inputs[0]], {}, {**window(value), "init": init})
+
+
+def _global_pool(f: Forward, value: Value) -> None:
+    values = f.values
+    if value.id in f.known.sums or not is_sum(values, value):
+        return
+    axes, view = value.attributes["dimensions"], value.views[0]
+    if len(view) < 4 or len(axes) != len(view) - 2 or 0 in axes:
+        return
+    out, factor = value.id, 1.0
+    for u in value.users:
+        core, n = scaled(values, u)
+        if u in f.inside and core == value.id and values[u].kind in ("divide", "multiply"):
+            out, factor = u, n
+    attributes = {
+        "axes": tuple(sorted(axes)),
+        "count": math.prod(view[d] for d in axes),
+        "factor": factor,
+        "view": view,
+    }
+    _add(f, "gap", out, [value.inputs[0]], {}, attributes)
+
+
+def _factor(f: Forward, value: Value) -> None:
+    """A product with an argument: a dropout or stochastic-depth mask, or a layer's scale."""
+    values = f.values
+    if value.id in f.at or any(a[0] in "id" for p in terms(f.known, value.id) for a in p):
+        return
+    for x, m in (value.inputs, value.inputs[::-1]):
+        mask, dims = values[m], None
+        if mask.kind == "broadcast_in_dim":
+            dims, mask = mask.attributes["dims"], values[mask.inputs[0]]
+        if mask.kind != "argument" or values[x].kind in ("argument", "splat"):
+            continue
+        per_example = size(mask) == size(value) or (dims is not None and 0 in dims)
+        kind, role = ("dropout", "mask") if per_example else ("scale", "scale")
+        _add(f, kind, value.id, [x], {role: mask.name}, {"dims": dims})
+        return

@@ -1,0 +1,117 @@
+"""A training step's function, recognised: forward sites, backward steps, gradient nodes.
+
+Nothing here knows a net. What is found is found by what the operations compute, between values up
+to reshapes and recomputation (:mod:`obligations.stablehlo.graph`), so that an audit can compare it
+with a description: parameters by their argument names, each with the gradient node the optimizer
+reads; sites in order; the chain of cotangents from the loss.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from obligations.stablehlo._backward import backward
+from obligations.stablehlo._forward import forward
+from obligations.stablehlo._records import (
+    BackStep,
+    FanIn,
+    GradNode,
+    Loss,
+    Recognised,
+    Site,
+    Unmatched,
+    Update,
+)
+from obligations.stablehlo._terms import algebra
+from obligations.stablehlo.graph import values
+from obligations.stablehlo.reader import Function
+
+__all__ = [
+    "BackStep",
+    "FanIn",
+    "GradNode",
+    "Loss",
+    "Recognised",
+    "Site",
+    "Unmatched",
+    "Update",
+    "cotangents",
+    "recognise",
+]
+
+
+def recognise(function: Function, functions: Mapping[str, Function] | None = None) -> Recognised:
+    """Recognise a training step, or a forward pass (then without loss, steps and gradients).
+
+    ``functions`` are the module's, for calls. What is no known idiom is in ``unmatched`` with its
+    line; nothing is refused.
+    """
+    table = values(function, functions)
+    f = forward(algebra(table))
+    b = backward(f)
+    census = Counter(f"op {op.kind}" for op in function.operations)
+    census.update(f"site {s.kind}" for s in f.sites)
+    census.update(f"step {s.kind}" for s in b.steps)
+    census.update(f"gradient {g.kind}" for g in b.gradients.values())
+    shapes = {a.name: a.type.shape for a in function.arguments}
+    masks = {p for s in f.sites if s.kind == "dropout" for p in s.params}
+    parameters = {
+        a.name: shapes[a.name]
+        for a in function.arguments
+        if (a.name in f.param_of and a.name not in masks) or a.name in b.updates
+    }
+    return Recognised(
+        function.name,
+        MappingProxyType(parameters),
+        tuple(f.sites),
+        f.loss,
+        tuple(sorted(b.steps, key=lambda s: s.line)),
+        tuple(sorted(b.fan_ins, key=lambda s: s.line)),
+        MappingProxyType(b.gradients),
+        MappingProxyType(b.updates),
+        tuple(sorted((*f.unmatched, *b.unmatched), key=lambda u: u.line)),
+        tuple((table.name(c.value), c.source, c.target, c.line) for c in table.converts),
+        MappingProxyType({name: table.name(i) for name, i in table.ids.items()}),
+        MappingProxyType(dict(sorted(census.items()))),
+    )
+
+
+def cotangents(found: Recognised) -> dict[str, str]:
+    """The cotangent at each forward value, by going back through the sites from the logits.
+
+    A value whose readers' cotangents are not added up by fan-ins the file has is left out, and so
+    is what lies before it.
+    """
+    if found.loss is None:
+        return {}
+    parts: dict[str, list[str]] = {found.loss.logits: [found.loss.seed]}
+    out: dict[str, str] = {}
+    steps = {(s.site, s.incoming): s.value for s in found.steps if s.site is not None}
+    for site in reversed(found.sites):
+        total = _added(parts.get(site.value, []), found.fan_ins)
+        if total is None:
+            continue
+        out[site.value] = total
+        if site.kind == "add":
+            for name in site.inputs:
+                parts.setdefault(name, []).append(total)
+        elif (site.index, total) in steps:
+            parts.setdefault(site.inputs[0], []).append(steps[site.index, total])
+    return out
+
+
+def _added(parts: list[str], fan_ins: tuple[FanIn, ...]) -> str | None:
+    """The one value the parts add up to."""
+    left = list(parts)
+    while len(left) > 1:
+        for f in fan_ins:
+            if f.a in left and f.b in left and (f.a != f.b or left.count(f.a) > 1):
+                left.remove(f.a)
+                left.remove(f.b)
+                left.append(f.value)
+                break
+        else:
+            return None
+    return left[0] if left else None

@@ -47,7 +47,12 @@ RELU = Operation(
     axes=(_SITE, _SITE),
     forward="relu (N * (c * h * w)) x",
     run=_run_relu,
-    backward=Backward(token="selectPosB", operands=("x",), lean="reluMaskB (N * (c * h * w)) x dy"),
+    backward=Backward(
+        token="selectPosB",
+        operands=("x",),
+        lean="reluMaskB (N * (c * h * w)) x dy",
+        says="kept where `{x} > 0`",
+    ),
     kinks=(0.0,),
     linear=False,
 )
@@ -58,7 +63,10 @@ RELU6 = Operation(
     forward=None,
     run=_run_relu6,
     backward=Backward(
-        token="selectMidB", operands=("x",), lean="relu6MaskB (N * (c * h * w)) x dy"
+        token="selectMidB",
+        operands=("x",),
+        lean="relu6MaskB (N * (c * h * w)) x dy",
+        says="kept where `0 < {x} < 6`",
     ),
     kinks=(0.0, 6.0),
     linear=False,

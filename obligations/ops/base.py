@@ -126,12 +126,16 @@ class Backward:
     defined_in_file
         Name of the step's definition when the library lacks it and the tie file defines it
         (see ``FILE_DEFINITIONS`` of the operation's module), else ``None``.
+    says
+        What the step does, in words that go on after a cotangent's name: ``kept where `{x} > 0```.
+        Template symbols in braces stand for what the render calls them.
     """
 
     token: str | None
     operands: tuple[str, ...]
     lean: str
     defined_in_file: str | None = None
+    says: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +146,8 @@ class Operation:
     ----------
     word
         What a net description calls it: ``conv``, ``depthwise``, ``bn``, ``relu`` …
+    noun
+        What a sentence calls it: ``strided convolution``; the word where it is empty.
     axes
         Input and output axes by name, the batch aside:
         ``(("ic", "2*h", "2*w"), ("oc", "h", "w"))``. An axis written ``2*h`` must be even; the
@@ -181,6 +187,7 @@ class Operation:
     kernel: bool = False
     sides: tuple[int, ...] = ()
     hyper: tuple[str, ...] = ()
+    noun: str = ""
     kinks: tuple[float, ...] = ()
     window_gap: Callable[[Mapping[str, int], Array], tuple[Array, Array]] | None = None
     linear: bool = True

@@ -158,7 +158,13 @@ BATCHNORM = Operation(
     axes=(("c", "h", "w"), ("c", "h", "w")),
     forward="bnBatchLA N c h w ε γ β x",
     run=_run,
-    backward=Backward(token="bnBatchBack", operands=("γ", "x"), lean="bnInB N c h w ε γ x dy"),
+    backward=Backward(
+        token="bnBatchBack",
+        operands=("γ", "x"),
+        lean="bnInB N c h w ε γ x dy",
+        says="back through the BatchNorm `{γ}`, its input saved",
+    ),
+    noun="BatchNorm",
     parameters=(
         Parameter("γ", "Vec c", "scale"),
         Parameter("β", "Vec c", "shift", zero_before_batchnorm=True),

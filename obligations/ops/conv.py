@@ -195,6 +195,10 @@ class Variant:
         """The same as axes of an operation."""
         return ("h", "w") if self.stride == 1 else ("2*h", "2*w")
 
+    def noun(self, layer: str) -> str:
+        """What a sentence calls ``layer`` when it strides this way."""
+        return layer if self.stride == 1 else f"strided {layer}"
+
     def size(self, h: int, w: int) -> tuple[int, int]:
         """The input's rows and columns."""
         return self.stride * h, self.stride * w
@@ -470,7 +474,9 @@ def _operation(v: Variant) -> Operation:
             operands=("W",),
             lean=f"{v.step} N W b dy",
             defined_in_file=v.step if v.padding == "XLA" else None,
+            says=f"back through the {v.noun('convolution')} `{{W}}`",
         ),
+        noun=v.noun("convolution"),
         parameters=(
             Parameter("W", "Kernel4 oc ic kH kW", "weight"),
             Parameter("b", "Vec oc", "bias", zero_before_batchnorm=True),

@@ -101,7 +101,13 @@ DENSE = Operation(
     axes=(("a",), ("c",)),
     forward="batchMap N (dense W b) x",
     run=_run,
-    backward=Backward(token="denseRowBack", operands=("W",), lean="rowDenseBackFlat N a c W dy"),
+    backward=Backward(
+        token="denseRowBack",
+        operands=("W",),
+        lean="rowDenseBackFlat N a c W dy",
+        says="back through the dense layer `{W}`",
+    ),
+    noun="dense layer",
     parameters=(Parameter("W", "Mat a c", "weight"), Parameter("b", "Vec c", "bias")),
     clauses=(
         Clause(

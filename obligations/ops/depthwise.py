@@ -373,7 +373,9 @@ def _operation(v: Variant) -> Operation:
             operands=("W",),
             lean=f"{v.step} N W b dy" if v.step else "",
             defined_in_file=v.step if v.padding == "XLA" else None,
+            says=f"back through the {v.noun('depthwise convolution')} `{{W}}`",
         ),
+        noun=v.noun("depthwise convolution"),
         parameters=(
             Parameter("W", _KERNEL, "weight"),
             Parameter("b", "Vec c", "bias", zero_before_batchnorm=True),

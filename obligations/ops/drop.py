@@ -27,7 +27,12 @@ DROPOUT = Operation(
     forward="dropoutOpt cd x",
     run=_run,
     # The mask `cd` is neither a parameter nor a saved activation: a net binds it as an option.
-    backward=Backward(token="dropoutB", operands=("cd",), lean="dropoutOpt cd dy"),
+    backward=Backward(
+        token="dropoutB",
+        operands=("cd",),
+        lean="dropoutOpt cd dy",
+        says="through the mask `{cd}` of the forward",
+    ),
 )
 
 _NAMES = (

@@ -95,7 +95,13 @@ MAX_POOL = Operation(
     axes=(("c", "2*h", "2*w"), ("c", "h", "w")),
     forward="batchMap N (maxPool3s2Flat c h w) x",
     run=_run_max,
-    backward=Backward(token="maxPool3s2BackB", operands=("x",), lean="mpInB N c h w x dy"),
+    backward=Backward(
+        token="maxPool3s2BackB",
+        operands=("x",),
+        lean="mpInB N c h w x dy",
+        says="sent to the maximum of each window of `{x}`",
+    ),
+    noun="max pool",
     stride=2,
     kernel=True,
     sides=(3,),
@@ -108,7 +114,13 @@ AVERAGE_POOL = Operation(
     axes=(("c", "h", "w"), ("c",)),
     forward="batchMap N (globalAvgPoolFlat c h w) x",
     run=_run_average,
-    backward=Backward(token="gapBackBatched", operands=(), lean="gapInB N c h w dy"),
+    backward=Backward(
+        token="gapBackBatched",
+        operands=(),
+        lean="gapInB N c h w dy",
+        says="spread evenly over rows and columns",
+    ),
+    noun="average pool",
 )
 
 _NAMES = (

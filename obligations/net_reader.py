@@ -26,7 +26,7 @@ __all__ = ["dimension", "load", "parse_chain", "read_net"]
 
 def dimension(name: str) -> Dim:
     """The SymPy symbol that nets use for the dimension ``name``: a positive integer."""
-    from obligations._net_resolve import symbol
+    from obligations._net.names import symbol
 
     return symbol(name)
 
@@ -56,8 +56,8 @@ def read_net(source: Source, settings: Mapping[str, str] | None = None) -> Net:
     ObligationsError
         A setting that the net does not have.
     """
-    from obligations._net_resolve import resolve
-    from obligations._net_text import parse_net_text
+    from obligations._net.parse import parse_net_text
+    from obligations._net.resolve import resolve
 
     return resolve(source, parse_net_text(source), settings or {})
 
@@ -116,11 +116,11 @@ def parse_chain(
     ``title`` and ``family`` are what a net description says in the section's first line.
     Raises :class:`~obligations.errors.InputError`.
     """
-    from obligations._net_resolve import check_chain
-    from obligations._net_text import parse_chain_text
+    from obligations._net.chain import check_values
+    from obligations._net.parse import parse_chain_text
     from obligations.errors import Span
     from obligations.net import Chain
 
     chain = parse_chain_text(source)
-    check_chain(source, chain)
+    check_values(source, chain)
     return Chain(title, family, chain.statements, chain.reads, Span(1, 1))

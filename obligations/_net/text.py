@@ -1,31 +1,20 @@
 """Net descriptions and render chains as they are written: texts to syntax, by the grammars.
 
 Nothing is looked up here. Every name is a :class:`lark.Token`, a string that knows its place;
-:mod:`obligations._net_resolve` finds what the names mean.
+the rest of the package finds what the names mean.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from lark import Lark, Token, Transformer, v_args
-from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
+from lark import Token, Transformer, v_args
 
-from obligations.errors import InputError, Source, Span, nearest
+from obligations.errors import Span
 from obligations.lean.syntax import App, Bin, Ident, Num, Term
 from obligations.render import Call, Choice, Operand, Read, Statement
-from obligations.resources import grammar
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-MAX_DEPTH = 50
-"""Deepest nesting of parentheses that is read; what walks the terms later is recursive."""
-MAX_DIGITS = 9
 
 
 def at(first: Token, last: Token | None = None) -> Span:
@@ -355,7 +344,7 @@ def _pair(first: Any, second: Any) -> tuple[Any, Any]:
 
 
 @v_args(inline=True)
-class _Rules(Transformer[Token, Any]):
+class Rules(Transformer[Token, Any]):
     """A method for each rule of the two grammars, or what makes its value."""
 
     operands = parameters = symbols = shape = kernel = staticmethod(_tuple)
@@ -605,69 +594,3 @@ def _layer(names: tuple[Token, ...], kind: Token | None, rest: Iterable[Any]) ->
 
 def _value(value: Token | Call | Choice) -> Operand | Call | Choice:
     return Operand(str(value), at(value)) if isinstance(value, Token) else value
-
-
-# ---- parsing ----
-
-
-@cache
-def _parser() -> Lark:
-    """Both grammars in one LALR parser, built on first use."""
-
-    def beside(_base: object, path: str) -> tuple[str, str]:
-        return path, grammar(path.removesuffix(".lark"))
-
-    return Lark(
-        grammar("net"),
-        start=["net", "chain"],
-        parser="lalr",
-        transformer=_Rules(),
-        import_paths=[beside],  # type: ignore[list-item]
-    )
-
-
-def parse_net_text(source: Source) -> NetText:
-    """The syntax of a net description; an :class:`InputError` at the first thing amiss."""
-    net = _parse(source, "net", source.text)
-    assert isinstance(net, NetText)
-    return net
-
-
-def parse_chain_text(source: Source) -> ChainText:
-    """The syntax of a render chain that stands alone."""
-    chain = _parse(source, "chain", source.text)
-    assert isinstance(chain, ChainText)
-    return chain
-
-
-def _parse(source: Source, start: str, text: str) -> object:
-    _limits(source)
-    try:
-        # The last line need not be ended.
-        return _parser().parse(text + "\n", start=start)
-    except UnexpectedInput as error:
-        raise _explain(source, error) from None
-
-
-_LIMITS = re.compile(r"#[^\n]*|\"[^\"\n]*\"|[()]|(?<!\w)[0-9]+")
-
-
-def _limits(source: Source) -> None:
-    """Refuse what is nested too deeply or counts too high for what follows."""
-    depth = 0
-    for match in _LIMITS.finditer(source.text):
-        found = match.group()
-        depth += (found == "(") - (found == ")")
-        if depth > MAX_DEPTH:
-            message = f"parentheses are nested more than {MAX_DEPTH} deep"
-        elif found[0].isdigit() and len(found) > MAX_DIGITS:
-            message = f"a number has more than {MAX_DIGITS} digits"
-        else:
-            continue
-        line = source.text.count("\n", 0, match.start()) + 1
-        column = match.start() - source.text.rfind("\n", 0, match.start())
-        raise InputError(source, Span(line, column, len(found)), message)
-
-
-def _explain(source: Source, error: UnexpectedInput) -> InputError:
-    return InputError(source, Span(error.line, error.column), str(error))

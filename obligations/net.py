@@ -19,6 +19,20 @@ from obligations.ops.base import Operation
 Dim = Any
 """A SymPy expression."""
 Shape = tuple[Dim, ...]
+
+
+def size_at(expr: Dim, sizes: Mapping[str, int]) -> int:
+    """The number a dimension comes to at ``sizes``, by symbol name (``KeyError`` for a missing one)."""
+    if isinstance(expr, int) or expr.is_Integer:
+        return int(expr)
+    if expr.is_Symbol:
+        return sizes[expr.name]
+    coefficient, rest = expr.as_coeff_Mul()
+    if rest.is_Symbol:
+        return int(coefficient) * sizes[rest.name]
+    return int(expr.subs({v: sizes[v.name] for v in expr.free_symbols}))
+
+
 Role = Literal["block", "stem", "head"]
 
 

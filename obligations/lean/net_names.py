@@ -15,7 +15,7 @@ from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
 from obligations.lean.elab import Signature
 from obligations.lean.library import Entry
-from obligations.net import Block, Kind, Net
+from obligations.net import Block, Kind, Net, size_at
 from obligations.spell import binders, vec
 
 NAT = s.Ident("Nat")
@@ -105,7 +105,7 @@ def itinerary(net: Net) -> list[Stop]:
         height, width = _output_size(block, shape)
         symbols = {**widths, block.height: height, block.width: width}
         at = {str(k): v for k, v in symbols.items()}
-        expected = tuple(_at(d, at) for d in block.input_shape)
+        expected = tuple(size_at(d, at) for d in block.input_shape)
         if expected != shape:
             raise ObligationsError(
                 f"{net.forward.name}: {kind_name} {field} takes {_by(expected)}, "
@@ -113,7 +113,7 @@ def itinerary(net: Net) -> list[Stop]:
             )
         site = next(x for x in block.sites[kind.name] if x.name == block.output)
         shape = tuple(
-            _at(d, at) if str(d) != net.classes else 0 for d in site.shape
+            size_at(d, at) if str(d) != net.classes else 0 for d in site.shape
         )
         out.append(Stop(kind_name, field, widths, height, width, shape))
     return out
@@ -121,14 +121,6 @@ def itinerary(net: Net) -> list[Stop]:
 
 def _by(shape: tuple[int, ...]) -> str:
     return " × ".join(str(d) for d in shape)
-
-
-def _at(expr: object, values: Mapping[str, int]) -> int:
-    if isinstance(expr, int):
-        return expr
-    subs = getattr(expr, "subs", None)
-    assert subs is not None
-    return int(subs(values))
 
 
 def _output_size(block: Block, shape: tuple[int, ...]) -> tuple[int, int]:
@@ -139,7 +131,7 @@ def _output_size(block: Block, shape: tuple[int, ...]) -> tuple[int, int]:
     for pattern, have, symbol in zip(
         block.input_shape[1:], shape[1:], (block.height, block.width), strict=True
     ):
-        factor = _at(pattern, {symbol: 1})
+        factor = size_at(pattern, {symbol: 1})
         if have % factor:
             raise ObligationsError(f"{block.name} halves a size of {have}")
         sizes.append(have // factor)

@@ -173,6 +173,9 @@ class Operation:
         largest value, and whether every candidate for the maximum is a masked zero.
     linear
         Whether its backward needs no saved activation.
+    constant
+        What it does to a value that is one constant per channel: ``"keeps"`` it so, ``"keeps at
+        1×1"`` kernels only (a larger one meets the padding), ``"removes"`` it, or ``"breaks"`` it.
     """
 
     word: str
@@ -191,6 +194,13 @@ class Operation:
     kinks: tuple[float, ...] = ()
     window_gap: Callable[[Mapping[str, int], Array], tuple[Array, Array]] | None = None
     linear: bool = True
+    constant: Literal["keeps", "keeps at 1×1", "removes", "breaks"] = "breaks"
+
+    def constant_effect(self, axes: Mapping[str, Any]) -> Literal["keeps", "removes", "breaks"]:
+        """What it does to one constant per channel, at a site's ``axes`` (kernel included)."""
+        if self.constant == "keeps at 1×1":
+            return "keeps" if axes.get("kH") == 1 and axes.get("kW") == 1 else "breaks"
+        return self.constant
 
 
 @dataclass(frozen=True, slots=True)

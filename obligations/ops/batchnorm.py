@@ -155,6 +155,7 @@ def _run(dims: Mapping[str, int], params: Mapping[str, Any], x: Array) -> Array:
 
 BATCHNORM = Operation(
     word="bn",
+    constant="removes",
     axes=(("c", "h", "w"), ("c", "h", "w")),
     forward="bnBatchLA N c h w ε γ β x",
     run=_run,

@@ -466,6 +466,7 @@ def _operation(v: Variant) -> Operation:
 
     return Operation(
         word="conv",
+        constant="keeps at 1×1",
         axes=(("ic", *v.axes), ("oc", "h", "w")),
         forward=f"batchMap N ({v.forward} W b) x",
         run=run,

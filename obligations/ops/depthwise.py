@@ -365,6 +365,7 @@ def _operation(v: Variant) -> Operation:
 
     return Operation(
         word="depthwise",
+        constant="keeps at 1×1",
         axes=(("c", *v.axes), ("c", "h", "w")),
         forward=f"batchMap N ({v.forward} W b) x",
         run=run,

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from obligations.dag import Forward
-from obligations.net import Site
+from obligations.net import Site, size_at
 from obligations.ops.base import Array
 from obligations.shadow.evaluate import BUDGET, STEP
 
@@ -44,27 +44,15 @@ def axes(site: Site, sizes: Sizes) -> dict[str, int]:
     """The template symbols of a site as numbers, ``N`` included."""
     out = {"N": sizes["N"]}
     for name, expr in site.axes.items():
-        out[name] = number(expr, sizes)
+        out[name] = size_at(expr, sizes)
     return out
-
-
-def number(expr: object, sizes: Sizes) -> int:
-    """A size of the description at ``sizes``."""
-    if isinstance(expr, int):
-        return expr
-    subs = getattr(expr, "subs", None)
-    assert subs is not None
-    coefficient, rest = expr.as_coeff_Mul()  # type: ignore[attr-defined]
-    if rest.is_Symbol:
-        return int(coefficient) * sizes[str(rest)]
-    return int(subs(dict(sizes)))
 
 
 def element_count(shape: tuple[object, ...], sizes: Sizes) -> int:
     """How many numbers a batched value of ``shape`` has."""
     out = sizes["N"]
     for d in shape:
-        out *= number(d, sizes)
+        out *= size_at(d, sizes)
     return out
 
 

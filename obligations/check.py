@@ -1,0 +1,786 @@
+"""Confirm every statement of a net numerically: what is evaluated is the printed term.
+
+Per block, at samples away from every kink: each named cotangent against the derivative under an
+additive perturbation at its site; each tie against the derivative in the input; each clause twice
+(its own statement, and the same node against the whole block's derivative in that parameter).
+For the whole net, narrowed by one substitution: each node of the printed capstone against the
+derivative of the loss, in one random direction per tensor.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from obligations.derive import FLAG, LOSS_STRINGS, STRINGS, Derived, Section
+from obligations.errors import ObligationsError
+from obligations.lean import syntax as s
+from obligations.lean.elab import Constant, Environment
+from obligations.lean.library import environment
+from obligations.lean.net_names import Narrow, narrow, net_entries
+from obligations.ledger import BOUND, Ledger, Row, Verdict, Zero
+from obligations.net import Kind, Net
+from obligations.obligation import Declaration, Obligation
+from obligations.ops.base import Array, Operation
+from obligations.shadow.clauses import Leaf, leaves, node_magnitude, node_value
+from obligations.shadow.evaluate import STEP, Evaluator, relative_error
+from obligations.shadow.forward import (
+    axes,
+    input_gradient,
+    parameter_gradient,
+    run,
+    site_gradient,
+)
+from obligations.shadow.sample import NetPoint, Point, sample, sample_net
+from obligations.shadow.values import Record, WholeNet, net_values
+
+Progress = Callable[[str], None]
+
+
+def declare_all(env: Environment, derived: Derived) -> None:
+    """Elaborate every declaration of the file in order; raises where one does not fit."""
+    for obligation in derived.obligations:
+        d = obligation.declaration
+        env.declare(d.name, d.binders, d.type, d.value)
+
+
+def typed_environment(derived: Derived) -> Environment:
+    """The environment with the library's names, the net's and the file's own declarations."""
+    env = environment(net_entries(derived.net))
+    declare_all(env, derived)
+    return env
+
+
+# -- one row -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Tally:
+    """The worst of each column over the samples of one obligation."""
+
+    errors: dict[str, float] = field(default_factory=dict)
+    margin: float = float("inf")
+    sizes: dict[str, None] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    verdict: Verdict = "holds"
+
+    def add(self, column: str, error: float, note: str = "") -> None:
+        self.errors[column] = max(self.errors.get(column, 0.0), error)
+        if error > BOUND and note:
+            self.notes[note] = None
+
+    def worse(self, verdict: Verdict, note: str) -> None:
+        if self.verdict == "holds":
+            self.verdict = verdict
+        self.notes[note] = None
+
+    def row(self, obligation: Obligation) -> Row:
+        verdict = self.verdict
+        if verdict == "holds":
+            over = {c for c, e in self.errors.items() if not e <= BOUND}
+            if over == {"intent"}:
+                verdict = "not the gradient"
+            elif over:
+                verdict = "fails"
+            elif not self.errors:
+                verdict = "not evaluated"
+        return Row(
+            obligation.name,
+            obligation.kind,
+            ", ".join(self.sizes),
+            self.errors,
+            None if self.margin == float("inf") else self.margin,
+            verdict,
+            tuple(self.notes),
+        )
+
+
+def where(a: Array, b: Array) -> str:
+    """The index where two arrays differ most, and the numbers there."""
+    a, b = np.broadcast_arrays(np.asarray(a), np.asarray(b))
+    i = int(np.argmax(np.abs(a - b)))
+    return f"index {i}: {a.reshape(-1)[i]:.6g} against {b.reshape(-1)[i]:.6g}"
+
+
+def sizes_text(section: Section, point: Point) -> str:
+    """``Id N=2 c=3 h=2 w=4``."""
+    sizes = point.case.sizes
+    block = section.block
+    names = ["N", *point.kind.widths, block.height, block.width]
+    return f"{point.kind.name} " + " ".join(f"{n}={sizes[n]}" for n in names if n in sizes)
+
+
+def bindings(net: Net, section: Section, point: Point, flag: bool) -> dict[str, Any]:
+    """Values of a block statement's binders by name; proofs have none."""
+    block = section.block
+    case = point.case
+    out: dict[str, Any] = dict(case.sizes)
+    if block.record is not None:
+        out[block.record[0]] = Record(block.record[1], case.parameters)
+    else:
+        out |= case.parameters
+    out[block.input] = case.x
+    out[block.incoming] = point.dy
+    out |= case.options
+    out |= {x: x for x in (*STRINGS, *LOSS_STRINGS)}
+    out[FLAG] = flag
+    return out
+
+
+def scope_of(constant: Constant, values: Mapping[str, Any]) -> dict[int, Any]:
+    """A scope for a declaration's binders; hypotheses, and names without a value, are ``None``."""
+    return {p.local.uid: values.get(p.local.name) for p in constant.params}
+
+
+class BlockCheck:
+    """Confirms the obligations of one block at sampled points."""
+
+    def __init__(self, derived: Derived, env: Environment, section: Section) -> None:
+        self.derived = derived
+        self.net = derived.net
+        self.env = env
+        self.section = section
+        self.values = net_values(self.net, env)
+
+    def points(self, seeds: Iterable[int]) -> Iterator[Point]:
+        """Per seed and kind a point, and one more with masks where an option is on."""
+        block = self.section.block
+        optional = any(
+            o.where == block.role and self.net.settings[o.name] != o.values[0]
+            for o in self.net.options
+        )
+        for seed in seeds:
+            for kind in block.kinds:
+                for dropped in (False, True) if optional else (False,):
+                    text = f"{block.name} {kind.name} {dropped}"
+                    rng = np.random.default_rng([seed, zlib.crc32(text.encode())])
+                    yield sample(
+                        self.net,
+                        block,
+                        kind,
+                        self.section.forwards[kind.name],
+                        rng,
+                        dropped=dropped,
+                    )
+
+    def check(
+        self, obligations: list[Obligation], seeds: Iterable[int]
+    ) -> tuple[dict[str, _Tally], dict[str, Zero]]:
+        tallies = {o.name: _Tally() for o in obligations}
+        zeros: dict[str, Zero] = {}
+        for point in self.points(seeds):
+            evaluator = Evaluator(self.env, self.values)
+            cache: dict[str, Array] = {}
+            for obligation in obligations:
+                if point.kind.name not in obligation.kinds:
+                    continue
+                tally = tallies[obligation.name]
+                tally.sizes[sizes_text(self.section, point)] = None
+                tally.margin = min(tally.margin, point.margins.worst)
+                self._one(obligation, point, evaluator, tally, cache, zeros)
+        return tallies, zeros
+
+    def _one(
+        self,
+        obligation: Obligation,
+        point: Point,
+        evaluator: Evaluator,
+        tally: _Tally,
+        cache: dict[str, Array],
+        zeros: dict[str, Zero],
+    ) -> None:
+        constant = self.env.find(obligation.name)
+        assert constant is not None
+        values = bindings(self.net, self.section, point, False)
+        scope = scope_of(constant, values)
+        case, dy = point.case, point.dy
+        match obligation.kind:
+            case "value":
+                assert constant.body is not None
+                got = np.asarray(evaluator.value(constant.body, scope))
+                wanted = run(case)[obligation.site]
+                tally.add("value", relative_error(got, wanted), where(got, wanted))
+            case "cotangent":
+                assert constant.body is not None
+                got = np.asarray(evaluator.value(constant.body, scope))
+                site = obligation.site
+                if site not in cache:
+                    cache[site] = site_gradient(case, site, dy)
+                wanted = cache[site]
+                tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
+            case "graph":
+                assert constant.body is not None
+                graph_values = {**values, "x": case.x, "e": dy}
+                scope = scope_of(constant, graph_values)
+                got = np.asarray(evaluator.value(constant.body, scope))
+                wanted = input_gradient(case, dy)
+                tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
+            case "graph lemma" | "tie":
+                scope = scope_of(constant, {**values, "x": case.x, "e": dy} if obligation.kind == "graph lemma" else values)
+                for equation in evaluator.equations(constant.type, scope):
+                    tally.add("statement", equation.error(), where(equation.left, equation.right))
+            case "bundle":
+                self._bundle(obligation, point, evaluator, tally, zeros, cache)
+            case "bundle proof":
+                # It states the bundle, which its own row evaluates: what is checked here is that
+                # the statement is that bundle at its own binders.
+                tally.add("statement", 0.0 if _states(constant, self.env) else float("inf"))
+
+    def _bundle(
+        self,
+        obligation: Obligation,
+        point: Point,
+        evaluator: Evaluator,
+        tally: _Tally,
+        zeros: dict[str, Zero],
+        cache: dict[str, Array],
+    ) -> None:
+        constant = self.env.find(obligation.name)
+        assert constant is not None and constant.body is not None
+        flags = (False, True) if any(p.local.name == FLAG for p in constant.params) else (False,)
+        seen: dict[str, int] = {}
+        for flag in flags:
+            values = bindings(self.net, self.section, point, flag)
+            scope = scope_of(constant, values)
+            for leaf in leaves(evaluator, constant.body, scope):
+                name = leaf.path[-1]
+                if not flag:
+                    seen[name] = seen.get(name, 0) + 1
+                for equation in evaluator.equations(leaf.statement, leaf.scope):
+                    tally.add(
+                        "statement",
+                        equation.error(),
+                        f"{name}: {where(equation.left, equation.right)}",
+                    )
+                got = node_value(evaluator, leaf)
+                if name not in point.case.parameters:
+                    tally.worse("incomplete", f"{name} is no parameter of the block")
+                    continue
+                key = f"∂{name}"
+                if key not in cache:
+                    cache[key] = parameter_gradient(point.case, name, point.dy)
+                wanted = cache[key].reshape(1, -1)
+                scale = float(np.max(node_magnitude(evaluator, leaf)))
+                if got.shape != wanted.shape:
+                    tally.add("intent", float("inf"), f"{name}: the node has another shape")
+                    continue
+                tally.add(
+                    "intent", relative_error(got, wanted, scale), f"{name}: {where(got, wanted)}"
+                )
+                self._zero(name, wanted, scale, zeros)
+        for site in self.section.forwards[point.kind.name].sites.values():
+            for p in site.parameters:
+                count = seen.get(p.lean, 0)
+                if p.trained and count != 1:
+                    times = "no clause" if count == 0 else f"{count} clauses"
+                    tally.worse("incomplete", f"{p.lean} has {times}")
+
+    def _zero(self, name: str, wanted: Array, scale: float, zeros: dict[str, Zero]) -> None:
+        reason = block_zero_reason(self.section, name)
+        if reason is None:
+            return
+        found = float(np.max(np.abs(wanted))) / max(scale, 1e-300)
+        label = f"{self.section.block.name}.{name}"
+        old = zeros.get(label)
+        zeros[label] = Zero(label, reason, max(found, old.found if old else 0.0))
+
+
+def block_zero_reason(section: Section, name: str) -> str | None:
+    """Why theory makes a parameter's gradient zero inside its block, if it does."""
+    for fwd in section.forwards.values():
+        for site in fwd.sites.values():
+            for p in site.parameters:
+                if p.lean != name or site.operation is None:
+                    continue
+                declared = next((d for d in site.operation.parameters if d.symbol == p.symbol), None)
+                if declared is None or not declared.zero_before_batchnorm:
+                    continue
+                readers = [fwd.sites[r] for r in fwd.readers[site.name]]
+                if readers and all(
+                    r.operation is not None and r.operation.word == "bn" for r in readers
+                ):
+                    return f"the BatchNorm at {readers[0].name} removes a constant per channel"
+    return None
+
+
+def _states(constant: Constant, env: Environment) -> bool:
+    """Whether a bundle's theorem states the bundle at its own binders, in order."""
+    from obligations.lean.typed import Call, resolve
+
+    found = resolve(constant.type)
+    if not isinstance(found, Call):
+        return False
+    bundle = env.find(found.name)
+    if bundle is None or len(bundle.params) != len(found.args):
+        return False
+    own = [p.local for p in constant.params]
+    return [resolve(a) for a in found.args] == own
+
+
+# -- library steps -----------------------------------------------------------------------------
+
+
+def check_step(obligation: Obligation, env: Environment, seeds: Iterable[int]) -> _Tally:
+    """A step the file defines, against the derivative of its operation's forward."""
+    from obligations.ops import operations
+
+    tally = _Tally()
+    operation = next(
+        o for o in operations().values() if o.backward.defined_in_file == obligation.name
+    )
+    constant = env.find(obligation.name)
+    assert constant is not None and constant.body is not None
+    for seed in seeds:
+        rng = np.random.default_rng([seed, zlib.crc32(obligation.name.encode())])
+        sizes = {"N": 2, "ic": 3, "oc": 4, "c": 3, "h": 2, "w": 3, "kH": 3, "kW": 3}
+        evaluator = Evaluator(env)
+        params, x, dy = _operation_point(operation, sizes, rng)
+        values = {**sizes, **params, "dy": dy}
+        got = np.asarray(evaluator.value(constant.body, scope_of(constant, values)))
+        wanted = _operation_vjp(operation, sizes, params, x, dy)
+        tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
+        tally.sizes[" ".join(f"{k}={v}" for k, v in sizes.items() if k in _used(operation))] = None
+    return tally
+
+
+def _used(operation: Operation) -> set[str]:
+    names = {a.removeprefix("2*") for axes_ in operation.axes for a in axes_}
+    return names | {"N"} | ({"kH", "kW"} if operation.kernel else set())
+
+
+def _axis(name: str, sizes: Mapping[str, int]) -> int:
+    return 2 * sizes[name[2:]] if name.startswith("2*") else sizes[name]
+
+
+def _operation_point(
+    operation: Operation, sizes: Mapping[str, int], rng: np.random.Generator
+) -> tuple[dict[str, Array], Array, Array]:
+    from obligations.lean.parse import parse_term
+    from obligations.shadow.sample import tensor, type_shape
+
+    params = {
+        p.symbol: tensor(p.symbol, type_shape(parse_term(p.type), sizes), rng)
+        for p in operation.parameters
+    }
+    for symbol in operation.hyper:
+        params[symbol] = tensor(symbol, (), rng)
+    n_in = sizes["N"] * int(np.prod([_axis(a, sizes) for a in operation.axes[0]]))
+    n_out = sizes["N"] * int(np.prod([_axis(a, sizes) for a in operation.axes[1]]))
+    return params, rng.normal(size=(1, n_in)), rng.normal(size=(1, n_out))
+
+
+def _operation_vjp(
+    operation: Operation,
+    sizes: Mapping[str, int],
+    params: Mapping[str, Array],
+    x: Array,
+    dy: Array,
+) -> Array:
+    from obligations.shadow.evaluate import vjp
+
+    return vjp(lambda v: operation.run(sizes, params, v), x, dy)
+
+
+# -- the whole net -----------------------------------------------------------------------------
+
+
+def narrowed(declaration: Declaration, env: Environment, by: Narrow) -> Declaration:
+    """A whole-net declaration under the one substitution: its literal sizes, nothing else.
+
+    A literal is a height or a width by the binder it is given for, or by its place in
+    ``N * (c * h * w)``; a factor ``2 *`` of a doubling stays.
+    """
+    scaled = _Narrowed(env, by)
+    return replace(
+        declaration,
+        binders=tuple(
+            replace(b, type=None if b.type is None else scaled.term(b.type))
+            for b in declaration.binders
+        ),
+        type=scaled.term(declaration.type),
+        value=None if declaration.value is None else scaled.term(declaration.value),
+    )
+
+
+class _Narrowed:
+    def __init__(self, env: Environment, by: Narrow) -> None:
+        self.env = env
+        self.by = by
+
+    def term(self, term: s.Term) -> s.Term:
+        match term:
+            case s.App(s.Ident("Vec"), (s.Bin("*", batch, inner),)):
+                return s.app("Vec", s.Bin("*", batch, self.shape(inner)))
+            case s.App(s.Ident(name), args):
+                roles = self.roles(name)
+                out = []
+                for role, arg in zip([*roles, *[""] * len(args)], args, strict=False):
+                    if isinstance(arg, s.NamedArg):
+                        out.append(arg)
+                    elif isinstance(arg, s.Num) and role in ("h", "w"):
+                        size = self.by.height if role == "h" else self.by.width
+                        out.append(s.Num(size(arg.value)))
+                    else:
+                        out.append(self.term(arg))
+                return replace(term, args=tuple(out))
+            case s.App(fn, args):
+                return replace(
+                    term,
+                    fn=self.term(fn),
+                    args=tuple(a if isinstance(a, s.NamedArg) else self.term(a) for a in args),
+                )
+            case s.Let(_, type_, value, body):
+                return replace(
+                    term,
+                    type=None if type_ is None else self.term(type_),
+                    value=self.term(value),
+                    body=self.term(body),
+                )
+            case s.Bin(_, left, right):
+                return replace(term, left=self.term(left), right=self.term(right))
+            case s.Bind(_, groups, body):
+                scaled = tuple(
+                    replace(b, type=None if b.type is None else self.term(b.type)) for b in groups
+                )
+                return replace(term, binders=scaled, body=self.term(body))
+            case s.Proj(inner):
+                return replace(term, term=self.term(inner))
+            case s.Anon(items) | s.Tuple(items):
+                return replace(term, items=tuple(self.term(i) for i in items))
+            case s.Ascribe(inner, type_):
+                return replace(term, term=self.term(inner), type=self.term(type_))
+        return term
+
+    def roles(self, name: str) -> list[str]:
+        constant = self.env.find(name)
+        if constant is None:
+            return []
+        return [p.local.name for p in constant.params if not p.implicit]
+
+    def shape(self, term: s.Term) -> s.Term:
+        match term:
+            case s.Bin("*", s.Bin("*", channels, height), width):
+                return s.Bin(
+                    "*",
+                    s.Bin("*", self.size(channels, self.by.channels), self.size(height, self.by.height)),
+                    self.size(width, self.by.width),
+                )
+            case s.Bin("*", s.Num(1), _):
+                return term
+        return self.size(term, self.by.channels)
+
+    def size(self, term: s.Term, by: Callable[[int], int]) -> s.Term:
+        match term:
+            case s.Num(value):
+                return s.Num(by(value))
+            case s.Bin("*", s.Num(2), rest):
+                return s.Bin("*", s.Num(2), self.size(rest, by))
+        return term
+
+
+@dataclass(slots=True)
+class NetCheck:
+    """Confirms the capstone and the loss row on a narrow net."""
+
+    derived: Derived
+    by: Narrow
+    env: Environment
+    whole: WholeNet
+
+    @classmethod
+    def build(cls, derived: Derived) -> NetCheck:
+        net = derived.net
+        by = narrow(net)
+        env = environment(net_entries(net, by))
+        for obligation in derived.obligations:
+            d = obligation.declaration
+            if not obligation.block and obligation.kind in ("capstone", "loss"):
+                d = narrowed(d, env, by)
+            env.declare(d.name, d.binders, d.type, d.value)
+        return cls(derived, by, env, WholeNet(net, by))
+
+    def bindings(self, point: NetPoint, flag: bool) -> dict[str, Any]:
+        net = self.derived.net
+        return {
+            "N": point.batch,
+            net.classes: point.classes,
+            "w": point.weights,
+            net.input: point.x,
+            "t": point.target,
+            "g": point.g,
+            "α": point.alpha,
+            "B": point.divisor,
+            FLAG: flag,
+            **{x: x for x in (*STRINGS, *LOSS_STRINGS)},
+            **point.options,
+        }
+
+    def loss(self, point: NetPoint, logits: Array) -> Array:
+        """The loss the capstone's cotangent belongs to, ``(p, 1)``, from the logits."""
+        if not self.derived.net.capstone.threaded:
+            return (logits * point.g).sum(axis=-1, keepdims=True)
+        z = logits.reshape(logits.shape[0], point.batch, point.classes)
+        t = point.target.reshape(1, point.batch, point.classes)
+        target = (1 - point.alpha) * t + point.alpha / point.classes
+        top = z.real.max(axis=-1, keepdims=True)
+        log_sum = np.log(np.exp(z - top).sum(axis=-1, keepdims=True)) + top
+        total: Array = (target * (log_sum - z)).sum(axis=(1, 2))[:, None]
+        return total / point.divisor
+
+    def capstone(self, obligation: Obligation, seeds: Iterable[int]) -> tuple[_Tally, list[Zero]]:
+        tally = _Tally()
+        zeros: dict[str, Zero] = {}
+        constant = self.env.find(obligation.name)
+        assert constant is not None
+        for seed in seeds:
+            for dropped in (False, True) if _optional(self.derived.net) else (False,):
+                rng = np.random.default_rng([seed, zlib.crc32(f"net {dropped}".encode())])
+                point = sample_net(self.whole, rng, dropped=dropped)
+                tally.margin = min(tally.margin, point.worst)
+                evaluator = Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
+                scope = scope_of(constant, self.bindings(point, False))
+                found = list(leaves(evaluator, constant.type, scope))
+                self._tensors(point, found, evaluator, rng, tally, zeros)
+                tally.sizes[f"N={point.batch} {self.derived.net.classes}={point.classes}"] = None
+        return tally, list(zeros.values())
+
+    def _tensors(
+        self,
+        point: NetPoint,
+        found: list[Leaf],
+        evaluator: Evaluator,
+        rng: np.random.Generator,
+        tally: _Tally,
+        zeros: dict[str, Zero],
+    ) -> None:
+        expected = self._trained()
+        seen: dict[tuple[str, ...], int] = {}
+        directions: list[Array] = []
+        paths: list[tuple[str, ...]] = []
+        for leaf in found:
+            path = leaf.path[1:]
+            seen[path] = seen.get(path, 0) + 1
+            value = point.weights.at(path)
+            paths.append(path)
+            directions.append(rng.normal(size=value.shape))
+        slopes = self._slopes(point, paths, directions)
+        reasons = whole_zero_reasons(self.derived)
+        for leaf, path, direction, slope in zip(found, paths, directions, slopes, strict=True):
+            node = node_value(evaluator, leaf).reshape(-1)
+            flat = direction.reshape(-1)
+            name = ".".join(path)
+            if node.size != flat.size:
+                tally.add("intent", float("inf"), f"{name}: the node has another shape")
+                continue
+            scale = float((node_magnitude(evaluator, leaf).reshape(-1) * np.abs(flat)).sum())
+            got = np.array([(node * flat).sum()])
+            wanted = np.array([slope])
+            tally.add(
+                "intent",
+                relative_error(got, wanted, scale),
+                f"{name}: {got[0]:.6g} against {slope:.6g} along a random direction",
+            )
+            reason = reasons.get(path)
+            if reason is not None:
+                old = zeros.get(name)
+                size = abs(slope) / max(scale, 1e-300)
+                zeros[name] = Zero(name, reason, max(size, old.found if old else 0.0))
+                tally.add("zero", size, f"{name} is not zero: {slope:.3g}")
+        for path in expected:
+            count = seen.get(path, 0)
+            if count != 1:
+                times = "no clause" if count == 0 else f"{count} clauses"
+                tally.worse("incomplete", f"{'.'.join(path)} has {times}")
+
+    def _trained(self) -> list[tuple[str, ...]]:
+        net = self.derived.net
+        out: list[tuple[str, ...]] = []
+        for layer in net.layers:
+            block, kind = net.block_of(layer.kind)
+            for site in block.sites[kind.name]:
+                for p in site.parameters:
+                    if p.trained:
+                        out.append((layer.name, p.lean) if block.record else (p.field,))
+        return out
+
+    def _slopes(
+        self, point: NetPoint, paths: list[tuple[str, ...]], directions: list[Array]
+    ) -> list[float]:
+        """The loss's derivative along one direction per tensor, a complex step each.
+
+        A tensor of one block leaves the values before it as they are, so each block's tensors
+        run from that block on, together.
+        """
+        at = {stop.field: i for i, stop in enumerate(self.whole.stops) if stop.field}
+        net = self.derived.net
+        for i, stop in enumerate(self.whole.stops):
+            block, _ = net.block_of(stop.kind)
+            at |= {f: i for group in block.loose for _, f in group}
+        base = self.whole.prefixes(
+            point.batch, point.classes, point.weights, point.x, point.options
+        )
+        groups: dict[int, list[int]] = {}
+        for k, path in enumerate(paths):
+            groups.setdefault(at[path[0]], []).append(k)
+        out = [0.0] * len(paths)
+        for first, members in groups.items():
+            weights = point.weights
+            for row, k in enumerate(members):
+                value = weights.at(paths[k])
+                wide = np.broadcast_to(value, (len(members), *value.shape[1:])).astype(complex)
+                wide = np.array(wide)
+                wide[row] += 1j * STEP * directions[k][0]
+                weights = weights.with_field(paths[k], wide)
+            x = point.x if first == 0 else base[first - 1]
+            values = self.whole.prefixes(
+                point.batch, point.classes, weights, x, point.options, first
+            )
+            slope = self.loss(point, values[-1]).imag / STEP
+            for row, k in enumerate(members):
+                out[k] = float(slope[row, 0])
+        return out
+
+    def loss_row(self, obligation: Obligation, seeds: Iterable[int]) -> _Tally:
+        """The loss lemma at every example and class."""
+        tally = _Tally()
+        constant = self.env.find(obligation.name)
+        assert constant is not None
+        for seed in seeds:
+            rng = np.random.default_rng([seed, zlib.crc32(b"loss")])
+            point = sample_net(self.whole, rng, dropped=_optional(self.derived.net))
+            evaluator = Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
+            left, right = [], []
+            for n in range(point.batch):
+                for j in range(point.classes):
+                    values = {**self.bindings(point, False), "n": n, "j": j}
+                    scope = scope_of(constant, values)
+                    for equation in evaluator.equations(constant.type, scope):
+                        left.append(equation.left.reshape(-1))
+                        right.append(equation.right.reshape(-1))
+            a, b = np.concatenate(left), np.concatenate(right)
+            tally.add("statement", relative_error(a, b), where(a, b))
+            tally.sizes[f"N={point.batch} {self.derived.net.classes}={point.classes}"] = None
+        return tally
+
+
+def _optional(net: Net) -> bool:
+    return any(net.settings[o.name] != o.values[0] for o in net.options)
+
+
+def whole_zero_reasons(derived: Derived) -> dict[tuple[str, ...], str]:
+    """Tensors of the net whose loss gradient theory makes zero, with the reason.
+
+    A parameter that shifts each channel by a constant has no effect where everything that reads
+    the shifted value keeps it a constant per channel (a 1×1 convolution, a sum) until a batch
+    BatchNorm removes it.
+    """
+    net = derived.net
+    out: dict[tuple[str, ...], str] = {}
+    layers = list(net.layers)
+    for index, layer in enumerate(layers):
+        block, kind = net.block_of(layer.kind)
+        fwd = derived.sections[block.name].forwards[kind.name]
+        for site in fwd.sites.values():
+            if site.operation is None:
+                continue
+            for p in site.parameters:
+                declared = next((d for d in site.operation.parameters if d.symbol == p.symbol), None)
+                if declared is None or declared.role not in ("bias", "shift"):
+                    continue
+                removers: dict[str, None] = {}
+                if _constant_removed(derived, index, site.name, removers):
+                    path = (layer.name, p.lean) if block.record else (p.field,)
+                    by = ", ".join(removers)
+                    out[path] = f"a constant per channel, removed by the BatchNorm at {by}"
+    return out
+
+
+def _constant_removed(
+    derived: Derived, index: int, name: str, removers: dict[str, None]
+) -> bool:
+    """Whether a per-channel constant at a site of layer ``index`` is removed on every path."""
+    net = derived.net
+    layer = net.layers[index]
+    block, kind = net.block_of(layer.kind)
+    fwd = derived.sections[block.name].forwards[kind.name]
+    if name == fwd.output:
+        if index + 1 == len(net.layers):
+            return False
+        following, _ = net.block_of(net.layers[index + 1].kind)
+        return _constant_removed(derived, index + 1, following.input, removers)
+    for reader in fwd.readers[name]:
+        site = fwd.sites[reader]
+        operation = site.operation
+        effect = "keeps" if operation is None else operation.constant_effect(site.axes)
+        if effect == "removes":
+            removers[f"{layer.name}.{reader}" if block.record else f"{block.name}.{reader}"] = None
+        elif effect == "breaks" or not _constant_removed(derived, index, reader, removers):
+            return False
+    return bool(fwd.readers[name])
+
+
+# -- all of it ---------------------------------------------------------------------------------
+
+
+def confirm(
+    derived: Derived, *, seeds: Iterable[int] = (0,), progress: Progress | None = None
+) -> Ledger:
+    """Evaluate every obligation of ``derived``.
+
+    Parameters
+    ----------
+    seeds
+        Random seeds; every statement is evaluated at each.
+    progress
+        Called with the name of what is evaluated next.
+
+    Raises
+    ------
+    ElabError
+        When a statement is not well typed.
+    """
+    start = time.perf_counter()
+    seeds = tuple(seeds)
+    tell = progress or (lambda _: None)
+    env = typed_environment(derived)
+    tallies: dict[str, _Tally] = {}
+    zeros: dict[str, Zero] = {}
+    for name, section in derived.sections.items():
+        tell(name)
+        own = [
+            o
+            for o in derived.obligations
+            if o.block == name and o.kind not in ("step", "capstone", "loss")
+        ]
+        found, block_zeros = BlockCheck(derived, env, section).check(own, seeds)
+        tallies |= found
+        zeros |= block_zeros
+    for obligation in derived.obligations:
+        if obligation.kind == "step":
+            tallies[obligation.name] = check_step(obligation, env, seeds)
+    tell("the whole net")
+    net_check = NetCheck.build(derived)
+    for obligation in derived.obligations:
+        if obligation.kind == "capstone":
+            tallies[obligation.name], whole_zeros = net_check.capstone(obligation, seeds)
+            zeros |= {z.tensor: z for z in whole_zeros}
+        elif obligation.kind == "loss":
+            tallies[obligation.name] = net_check.loss_row(obligation, seeds)
+    rows = tuple(tallies[o.name].row(o) for o in derived.obligations)
+    return Ledger(
+        derived.net.name,
+        rows,
+        net_check.by.text,
+        tuple(zeros.values()),
+        time.perf_counter() - start,
+        seeds,
+        derived.left_out,
+    )
+
+
+_ = (Kind, ObligationsError)

@@ -1,0 +1,105 @@
+"""What was checked, one row per obligation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+BOUND = 1e-9
+"""The largest relative error at which a statement holds."""
+
+Verdict = Literal["holds", "fails", "not the gradient", "incomplete", "not evaluated"]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One obligation in the ledger.
+
+    Attributes
+    ----------
+    name, kind
+        The declaration and what it is.
+    sizes
+        The numbers it was evaluated at, as text.
+    errors
+        The worst relative error of each column: ``value``, ``cotangent``, ``statement``,
+        ``intent``.
+    margin
+        The smallest distance from a kink at the samples; ``None`` where there is none.
+    verdict
+        Whether it holds.
+    notes
+        What a reader must know: the tensors that theory makes zero, where it fails.
+    """
+
+    name: str
+    kind: str
+    sizes: str
+    errors: Mapping[str, float]
+    margin: float | None
+    verdict: Verdict
+    notes: tuple[str, ...] = ()
+
+    @property
+    def worst(self) -> float:
+        """The largest error of any column."""
+        return max(self.errors.values(), default=0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Zero:
+    """A tensor whose gradient is zero by theory, why, and the size of what was found."""
+
+    tensor: str
+    reason: str
+    found: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The rows of one net, what was scaled, and which tensors have a zero gradient."""
+
+    net: str
+    rows: tuple[Row, ...]
+    scale: str
+    zeros: tuple[Zero, ...]
+    seconds: float
+    seeds: tuple[int, ...]
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def ok(self) -> bool:
+        """Whether every row holds."""
+        return all(r.verdict == "holds" for r in self.rows)
+
+    def failing(self) -> tuple[Row, ...]:
+        """The rows that do not hold."""
+        return tuple(r for r in self.rows if r.verdict != "holds")
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data, for ``--json``."""
+        return {
+            "net": self.net,
+            "ok": self.ok,
+            "scale": self.scale,
+            "seeds": list(self.seeds),
+            "seconds": round(self.seconds, 3),
+            "bound": BOUND,
+            "rows": [
+                {
+                    "name": r.name,
+                    "kind": r.kind,
+                    "sizes": r.sizes,
+                    "errors": dict(r.errors),
+                    "margin": r.margin,
+                    "verdict": r.verdict,
+                    "notes": list(r.notes),
+                }
+                for r in self.rows
+            ],
+            "zero_by_theory": [
+                {"tensor": z.tensor, "reason": z.reason, "found": z.found} for z in self.zeros
+            ],
+            "notes": list(self.notes),
+        }

@@ -1,0 +1,284 @@
+"""Random points at which statements are evaluated: not degenerate, and away from every kink."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from obligations.dag import Forward
+from obligations.derive import Deriver
+from obligations.errors import ObligationsError
+from obligations.lean import syntax as s
+from obligations.net import Block, Kind, Net, size_at
+from obligations.ops.base import Array
+from obligations.shadow.forward import Case, axes, element_count, run
+from obligations.shadow.values import Record, WholeNet, random_mask
+
+MARGIN = 1e-3
+"""How far the input of an activation stays from its kinks, and a window's maximum from its next."""
+
+REGIONS = (0.0, 6.0)
+"""Every mask sees values below, between and above these, so that a mask of the other kind shows."""
+
+TRIES = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Margins:
+    """How far a point is from every kink.
+
+    ``kinks`` and ``gaps`` give the smallest distance per activation and per pool, by site;
+    ``regions`` per activation whether its input lies in all three of below 0, (0, 6), above 6.
+    """
+
+    kinks: Mapping[str, float] = field(default_factory=dict)
+    gaps: Mapping[str, float] = field(default_factory=dict)
+    regions: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def worst(self) -> float:
+        """The smallest distance of all; infinite where nothing has a kink."""
+        return min([*self.kinks.values(), *self.gaps.values()], default=float("inf"))
+
+    def good(self) -> bool:
+        """Whether every margin is kept and every region is met."""
+        return self.worst >= MARGIN and all(self.regions.values())
+
+
+def margins(case: Case, values: Mapping[str, Array] | None = None) -> Margins:
+    """The margins of a block at a case."""
+    found = run(case) if values is None else values
+    kinks: dict[str, float] = {}
+    gaps: dict[str, float] = {}
+    regions: dict[str, bool] = {}
+    for site in case.fwd.sites.values():
+        operation = site.operation
+        if operation is None:
+            continue
+        v = found[site.inputs[0]].real
+        if operation.window_gap is not None:
+            gap, exempt = operation.window_gap(axes(site, case.sizes), v)
+            kept = gap[~exempt]
+            gaps[site.name] = float(kept.min()) if kept.size else float("inf")
+        elif operation.kinks:
+            kinks[site.name] = min(float(np.min(np.abs(v - k))) for k in operation.kinks)
+            low, high = REGIONS
+            regions[site.name] = bool(
+                np.any(v < low) and np.any((v > low) & (v < high)) and np.any(v > high)
+            )
+    return Margins(kinks, gaps, regions)
+
+
+# -- tensors -----------------------------------------------------------------------------------
+
+
+def tensor(symbol: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """A parameter's value, ``(1, *shape)``, by its template symbol.
+
+    Weights are scaled by their fan-in; γ has both signs and a size that carries a normalised
+    value past 6; ε is positive.
+    """
+    if symbol == "ε":
+        return rng.uniform(0.01, 0.5, (1, 1))
+    if symbol == "γ":
+        size = rng.uniform(2.5, 5.0, shape)
+        sign = np.where(np.arange(size.size) % 2 == rng.integers(2), 1.0, -1.0)
+        return (size * sign)[None]
+    if symbol == "β":
+        return (rng.normal(0.0, 1.0, shape) + 1.0)[None]
+    if len(shape) > 1:
+        fan_in = int(np.prod(shape[1:])) if len(shape) == 4 else int(np.prod(shape[-2:]))
+        return (rng.normal(0.0, 1.0, shape) / np.sqrt(fan_in) * 1.4)[None]
+    return rng.normal(0.0, 1.0, shape)[None]
+
+
+def type_shape(type_: s.Term, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """The array shape of a parameter's Lean type (``Kernel4 oc ic 3 3``, ``Vec oc``, ``ℝ``)."""
+    if not isinstance(type_, s.App):
+        return ()
+    out = []
+    for arg in type_.args:
+        if isinstance(arg, s.Num):
+            out.append(arg.value)
+        elif isinstance(arg, s.Ident):
+            out.append(sizes[arg.name])
+        else:
+            raise ObligationsError(f"a parameter's size is neither a number nor a name: {arg}")
+    return tuple(out)
+
+
+def _parameters(
+    deriver: Deriver, sizes: Mapping[str, int], rng: np.random.Generator
+) -> dict[str, Array]:
+    out = {}
+    for site in deriver.fwd.sites.values():
+        for p in site.parameters:
+            shape = type_shape(deriver.parameter_type(p), sizes)
+            out[p.lean] = tensor(p.symbol, shape, rng)
+    return out
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A sampled block: the case, a random cotangent at its output, and the margins it has."""
+
+    kind: Kind
+    case: Case
+    dy: Array
+    margins: Margins
+
+
+def block_sizes(net: Net, block: Block, kind: Kind, rng: np.random.Generator) -> dict[str, int]:
+    """Sizes with ``h ≠ w``, ``N ≥ 2``, unequal widths and at least 8 values per BN channel."""
+    height, width = (int(v) for v in rng.choice([2, 3, 4], size=2, replace=False))
+    batch = int(rng.integers(2, 4))
+    while batch * height * width < 8:
+        batch += 1
+    pool = [int(v) for v in rng.permutation([2, 3, 4, 5])]
+    own = {w: pool[i % len(pool)] for i, w in enumerate(kind.widths)}
+    widths = {w: size_at(d, own) for w, d in zip(block.widths, kind.pattern, strict=True)}
+    pins = dict(block.bundle_pins) or {"kH": 3, "kW": 3}
+    return {
+        "N": batch,
+        block.height: height,
+        block.width: width,
+        **own,
+        **widths,
+        net.classes: pool[-1] + 1,
+        **pins,
+    }
+
+
+def sample(
+    net: Net, block: Block, kind: Kind, fwd: Forward, rng: np.random.Generator, *, dropped: bool
+) -> Point:
+    """A point of a block that keeps every margin and meets every region.
+
+    ``dropped`` samples optional masks; otherwise they are absent.
+
+    Raises
+    ------
+    ObligationsError
+        When no such point is found in a fixed number of tries.
+    """
+    deriver = Deriver.plain(net, block)
+    sizes = block_sizes(net, block, kind, rng)
+    n_in = element_count(block.input_shape, sizes)
+    best = Margins()
+    for _ in range(TRIES):
+        parameters = _parameters(deriver, sizes, rng)
+        x = rng.normal(0.0, 1.5, (1, n_in))
+        options = {
+            o.binder: _mask(o.type, sizes, rng) if dropped and o.where == block.role else None
+            for o in net.options
+        }
+        case = Case(fwd, sizes, parameters, x, options)
+        best = margins(case)
+        if best.good():
+            dy = rng.normal(0.0, 1.0, (1, element_count(fwd.sites[fwd.output].shape, sizes)))
+            return Point(kind, case, dy, best)
+    missed = [k for k, v in best.regions.items() if not v]
+    raise ObligationsError(
+        f"no sample of {block.name} keeps {MARGIN} from its kinks"
+        + (f" and reaches every region at {', '.join(missed)}" if missed else "")
+    )
+
+
+def _mask(type_: s.Term, sizes: Mapping[str, int], rng: np.random.Generator) -> Array:
+    return random_mask(rng, _length(type_, sizes))
+
+
+def _length(type_: s.Term, sizes: Mapping[str, int]) -> int:
+    """The length of ``Option (Vec (N * oc))``."""
+    match type_:
+        case s.App(s.Ident("Option" | "Vec"), (inner,)) if not isinstance(inner, s.NamedArg):
+            return _length(inner, sizes)
+        case s.Bin("*", left, right):
+            return _length(left, sizes) * _length(right, sizes)
+        case s.Num(value):
+            return value
+        case s.Ident(name):
+            return sizes[name]
+    raise ObligationsError("an option's type is Option (Vec …)")
+
+
+# -- whole nets --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class NetPoint:
+    """A sampled narrow net: batch, classes, weights, input, targets, loss constants, cotangent."""
+
+    batch: int
+    classes: int
+    weights: Record
+    x: Array
+    target: Array
+    alpha: Array
+    divisor: Array
+    g: Array
+    options: Mapping[str, Array | None]
+    margins: Mapping[str, Margins]
+
+    @property
+    def worst(self) -> float:
+        """The smallest margin anywhere in the net."""
+        return min((m.worst for m in self.margins.values()), default=float("inf"))
+
+
+def sample_net(
+    whole: WholeNet,
+    rng: np.random.Generator,
+    *,
+    batch: int = 3,
+    classes: int = 5,
+    dropped: bool = False,
+) -> NetPoint:
+    """A random point of the narrow whole net; its margins are measured, not enforced."""
+    net = whole.net
+    fields: dict[str, object] = {}
+    for index, stop in enumerate(whole.stops):
+        block, _ = net.block_of(stop.kind)
+        deriver = Deriver.plain(net, block)
+        sizes = whole.sizes(index, batch, classes)
+        values = _parameters(deriver, sizes, rng)
+        if block.record is not None:
+            fields[stop.field] = Record(block.record[1], values)
+        else:
+            by_lean = {p.lean: p.field for x in deriver.fwd.sites.values() for p in x.parameters}
+            fields |= {by_lean[k]: v for k, v in values.items()}
+    weights = Record(net.record, fields)
+    first = whole.stops[0]
+    stem, _ = net.block_of(first.kind)
+    sizes0 = whole.sizes(0, batch, classes)
+    x = rng.normal(0.0, 1.5, (1, element_count(stem.input_shape, sizes0)))
+    raw = rng.uniform(0.1, 1.0, (batch, classes))
+    target = (raw / raw.sum(axis=1, keepdims=True)).reshape(1, -1)
+    options: dict[str, Array | None] = {}
+    for option in net.options:
+        at = next(
+            i for i, q in enumerate(whole.stops) if net.block_of(q.kind)[0].role == option.where
+        )
+        at_sizes = whole.sizes(at, batch, classes)
+        options[option.binder] = _mask(option.type, at_sizes, rng) if dropped else None
+    found: dict[str, Margins] = {}
+    value = x
+    for index, stop in enumerate(whole.stops):
+        case = whole.case(index, batch, classes, weights, value, options)
+        values_at = run(case)
+        found[stop.field or stop.kind] = margins(case, values_at)
+        value = values_at[case.fwd.output]
+    return NetPoint(
+        batch,
+        classes,
+        weights,
+        x,
+        target,
+        np.array([[rng.uniform(0.05, 0.3)]]),
+        np.array([[rng.uniform(2.0, 5.0)]]),
+        rng.normal(0.0, 1.0, (1, batch * classes)),
+        options,
+        found,
+    )

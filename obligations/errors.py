@@ -60,7 +60,7 @@ class InputError(ObligationsError):
         if line.strip():
             start = max(0, min(span.column - 1, len(line)))
             # A very long line is shown around the caret only.
-            cut = max(0, start - 60)
+            cut = max(0, start - 60) if len(line) > 120 else 0
             shown = line[cut : cut + 120]
             before = shown[: start - cut]
             width = max(1, min(span.width, len(shown) - len(before)))

@@ -33,6 +33,8 @@ from obligations.net import (
     Site,
 )
 
+RESERVED = ("N", "kH", "kW")
+"""The batch, and the sides of a kernel."""
 FAN_IN = ("body", "skip", "projection")
 
 _Groups = tuple[tuple[tuple[str, str], ...], ...]
@@ -42,6 +44,9 @@ _Sites = Mapping[str, tuple[Site, ...]]
 def read_block(net: Context, block: text.BlockText) -> Block:
     """What a block's section says."""
     net.distinct((*block.widths, block.height, block.width), "symbol")
+    for name in (*block.widths, block.height, block.width):
+        if name in (net.classes, *RESERVED):
+            net.fail(name, f"'{name}' has a meaning of its own, and cannot be a size of the block")
     symbols = dimension_names(block, net.classes)
     input_ = needed(net, block, text.BlockInput, "input")
     groups = _loose(net, block)

@@ -30,7 +30,7 @@ def _parser() -> Lark:
 
     return Lark(
         grammar("net"),
-        start=["net", "chain"],
+        start=["net", "lone_chain"],
         parser="lalr",
         transformer=Rules(),
         import_paths=[beside],
@@ -46,7 +46,7 @@ def parse_net_text(source: Source) -> NetText:
 
 def parse_chain_text(source: Source) -> ChainText:
     """The syntax of a render chain that stands alone."""
-    chain = _parse(source, "chain", source.text)
+    chain = _parse(source, "lone_chain", source.text)
     assert isinstance(chain, ChainText)
     return chain
 
@@ -60,19 +60,22 @@ def _parse(source: Source, start: str, text: str) -> object:
         raise _explain(source, start, error) from None
 
 
-_LIMITS = re.compile(r"#[^\n]*|\"[^\"\n]*\"|[()]|(?<!\w)[0-9]+")
+_LIMITS = re.compile(r"#[^\n]*|\"[^\"\n]*\"|[()*\n]|(?<!\w)[0-9]+")
 
 
 def _limits(source: Source) -> None:
     """Refuse what is empty, nested too deeply, or counts too high for what follows."""
     if not re.sub(r"#[^\n]*|\ufeff", "", source.text).strip():
         raise InputError(source, Span(1, 1), "there is nothing in this text")
-    depth = 0
+    depth = factors = 0
     for match in _LIMITS.finditer(source.text):
         found = match.group()
         depth += (found == "(") - (found == ")")
+        factors = 0 if found == "\n" else factors + (found == "*")
         if depth > MAX_DEPTH:
             message = f"parentheses are nested more than {MAX_DEPTH} deep"
+        elif factors > MAX_DEPTH:
+            message = f"a product has more than {MAX_DEPTH} factors"
         elif found[0] in "0123456789" and len(found) > MAX_DIGITS:
             message = f"a number has more than {MAX_DIGITS} digits"
         else:

@@ -90,6 +90,8 @@ def _context(source: Source, net: text.NetText, settings: Mapping[str, str]) -> 
     assert header.classes is not None
     start.known(net.weights.classes, [str(header.classes)], "the symbol of the classes is not")
     options = _options(start)
+    for line in net.conventions:
+        start.known(line.name, CONVENTIONS, "unknown convention")
     padding = next((c for c in net.conventions if c.name == "padding"), None)
     if padding is None:
         start.fail(
@@ -141,16 +143,40 @@ def _conventions(net: Context, blocks: Mapping[str, Block]) -> dict[str, Convent
     net.distinct((c.name for c in lines), "convention")
     found = {}
     for line in lines:
-        net.known(line.name, CONVENTIONS, "unknown convention")
         value = line.value.strip()
         if line.name == "batchnorm" and value != "batch":
             message = f"unknown statistics of BatchNorm '{value}'"
             net.fail(line.value, message, "valid here: batch")
+        if line.name == "pool":
+            _check_pools(net, line.value, blocks)
         if line.name == "activation":
             _check_activations(net, line.value, blocks)
         red = line.red[1:-1]
         found[str(line.name)] = Convention(str(line.name), value, red, line.recorded, at(line.name))
     return found
+
+
+def _check_pools(net: Context, value: Token, blocks: Mapping[str, Block]) -> None:
+    """The pools of the sites have the window and stride that the convention states."""
+    window = re.match(r"([0-9]+)\s*[×x]\s*([0-9]+)\s+stride\s+([0-9]+)", value)
+    if window is None:
+        net.fail(
+            value, "the pools are not described", "write the window and stride: `3×3 stride 2`"
+        )
+    stated = tuple(map(int, window.groups()))
+    pools = [
+        (s.axes.get("kH"), s.axes.get("kW"), s.operation.stride)
+        for b in blocks.values()
+        for of_kind in b.sites.values()
+        for s in of_kind
+        if s.operation is not None and s.operation.window_gap is not None
+    ]
+    if not pools:
+        net.fail(value, "the convention speaks of pools, but no site is one")
+    for height, width, stride in pools:
+        if (height, width, stride) != stated:
+            message = f"a site is {height}×{width} stride {stride}, and the convention says not"
+            net.fail(value, message)
 
 
 def _check_activations(net: Context, value: Token, blocks: Mapping[str, Block]) -> None:

@@ -357,7 +357,7 @@ class Rules(Transformer[Token, Any]):
 
     # render.lark
 
-    def start(self, chain: ChainText) -> ChainText:
+    def lone_chain(self, chain: ChainText) -> ChainText:
         return chain
 
     def chain(self, *items: Statement | tuple[Read, ...]) -> ChainText:

@@ -51,8 +51,6 @@ def trace(values: Values, index: int, shape: Sequence[int], stops: Collection[in
             moved = _between(view, value.view)
             if moved is None:
                 break
-            if value.kind not in MOVING and value.kind != "argument":
-                break
             axes = [_at(a, None if a.dim is None else moved.get(a.dim), value.view) for a in axes]
             view = value.view
         if value.kind not in MOVING:
@@ -63,6 +61,15 @@ def trace(values: Values, index: int, shape: Sequence[int], stops: Collection[in
         axes = [_inside(a, value.kind, value.attributes, inner) for a in axes]
         index, view = value.inputs[0], inner
     return Trace(index, view, tuple(axes))
+
+
+def read_at(operand: Trace, view: Sequence[int]) -> Trace:
+    """The same trace with its base read at ``view``, when that differs by sizes of one."""
+    moved = None if operand.view == tuple(view) else _between(operand.view, view)
+    if moved is None:
+        return operand
+    axes = (_at(a, None if a.dim is None else moved.get(a.dim), view) for a in operand.axes)
+    return Trace(operand.base, tuple(view), tuple(axes))
 
 
 def _between(a: Sequence[int], b: Sequence[int]) -> dict[int, int] | None:

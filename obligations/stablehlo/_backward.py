@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from obligations.stablehlo._axes import MOVING, Trace, trace
+from obligations.stablehlo._axes import MOVING, Trace, read_at, trace
 from obligations.stablehlo._forward import Forward, number, size, window
 from obligations.stablehlo._records import BackStep, FanIn, GradNode, Unmatched, Update
-from obligations.stablehlo._terms import Atom, Terms, is_sum, leaves, scaled, terms
+from obligations.stablehlo._terms import Atom, Terms, is_sum, leaves, scaled, terms, tidy
 from obligations.stablehlo.graph import ELEMENTWISE, Value, Values
 
 _LINEAR = frozenset({"add", "subtract", "multiply", "divide", "negate"})
@@ -135,6 +135,10 @@ def _uses(b: Backward, g: int) -> None:
                 _scatter(b, g, value)
             case "broadcast_in_dim":
                 _spread(b, g, value)
+        if value.kind in ("multiply", "divide") and scaled(values, u)[0] == g:
+            for w in value.users:
+                if values[w].kind == "broadcast_in_dim":
+                    _spread(b, g, values[w])
     for u in _after_moving(values, g):
         if values[u].kind == "convolution":
             _input_convolution(b, g, values[u])
@@ -276,25 +280,22 @@ def _scatter(b: Backward, g: int, value: Value) -> None:
 
 
 def _spread(b: Backward, g: int, value: Value) -> None:
-    """A cotangent spread over the pooled dimensions, the division before or after."""
+    """A cotangent spread over the pooled dimensions, divided before or after."""
     f, values = b.forward, b.values
-    site = next(
-        (s for s in f.sites if s.kind == "gap" and s.attributes["view"] == value.view), None
-    )
     dims = value.attributes["dims"]
-    if len(value.view) < 4 or len(dims) > len(value.view) - 1 or 0 not in dims:
+    if len(value.view) < 4 or 0 not in dims or len(dims) >= len(value.view):
         return
-    end, factor = value.id, 1.0
-    core, n = scaled(values, value.id)
-    source = g
+    end, (core, factor) = value.id, scaled(values, value.id)
     if core != g:
-        factor, source = n, core
+        return
     for u in value.users:
-        if values[u].kind in ("multiply", "divide"):
-            core, n = scaled(values, u)
-            if core == source:
-                end, factor = u, n
-    _step(b, "gap", source, end, {"factor": factor}, site=None if site is None else site.index)
+        whole, n = scaled(values, u)
+        if values[u].kind in ("multiply", "divide") and whole == g:
+            end, factor = u, n
+    sites = (s for s in f.sites if s.kind == "gap" and s.attributes["view"] == value.view)
+    site = next(sites, None)
+    attributes = {"divisor": tidy(1 / factor) if factor else math.inf, "view": value.view}
+    _step(b, "gap", g, end, attributes, site=None if site is None else site.index)
 
 
 # ---- BatchNorm's input-gradient
@@ -370,7 +371,7 @@ def _normalised(b: Backward, g: int, value: int, form: Terms) -> None:
                 exact &= f.known.statistics[atom[1]].x == statistic.x
     gamma = b.values.name(next(iter(gammas))) if len(gammas) == 1 else None
     attributes = {
-        "coefficients": tuple(coefficients),
+        "coefficients": tuple(tidy(c) for c in coefficients),
         "saved_in_terms": tuple(saved),
         "exact": exact and len(gammas) == 1,
         "epsilon": statistic.epsilon,
@@ -412,15 +413,17 @@ def _input_convolution(b: Backward, g: int, value: Value) -> None:
     if left.base != g or site is None or role != "weight" or site not in f.roles:
         return
     roles = f.roles[site]
-    axes: dict[str | int, _Axis] = {}
-    taps: dict[str | int, int] = {}
+    left = read_at(left, roles.y_view)
+    axes: dict[Any, _Axis] = {}
+    taps: dict[Any, int] = {}
     for k in range(len(value.view) - 2):
         y, w = left.axes[numbers[0].index(k)], right.axes[numbers[1].index(k)]
         stride = value.attributes["stride"][k]
         spread, reach = value.attributes["lhs_dilate"][k], value.attributes["rhs_dilate"][k]
         low = value.attributes["pad"][k][0]
         # (y.scale·o + y.offset)·spread = stride·i + (w.scale·t + w.offset)·reach - low
-        which = roles.y_roles[y.dim] if y.dim is not None else k
+        which = _role(y.dim, roles.y_roles)
+        which = k if which is None else which
         shift = y.offset * spread + low - w.offset * reach
         axes[which] = _Axis(
             y.scale * spread // stride if stride else 0, -w.scale * reach // stride, -shift
@@ -696,6 +699,9 @@ def _weight_convolution(b: Backward, whole: Trace, value: Value, site: int | Non
     roles = None if site is None else f.roles.get(site)
     if roles is None:
         return "conv", x.base, y.base, attributes
+    # In a one-pixel or one-channel layer, what is moved may be seen as a reshape.
+    x, y = read_at(x, roles.x_view), read_at(y, roles.y_view)
+    left, right = (x, y) if x_first else (y, x)
     taps = {a.dim: (d, a) for d, a in enumerate(whole.axes) if a.dim is not None}
     axes: dict[Any, _Axis] = {}
     kernel: dict[Any, int] = {}
@@ -807,7 +813,7 @@ def _summed(b: Backward, node: int) -> _Found | None:
     axes = tuple(sorted(sums[0][2]))
     attributes: dict[str, Any] = {"axes": axes, "factor": scale}
     deviations = [a[1] for a in inside if a[0] == "d"]
-    inverses = [a[1] for a in product if a[0] == "i"]
+    inverses = [a[1] for a in (*product, *inside) if a[0] == "i"]
     outside = [a for a in product if a[0] not in ("i", "S")]
     if not deviations and not inverses and len(inside) == 1 and not outside:
         return "sum", None, cotangent, attributes
@@ -817,7 +823,7 @@ def _summed(b: Backward, node: int) -> _Found | None:
     saved = statistics[deviations[0]]
     attributes["exact"] = (
         len(deviations) == len(inverses) == 1
-        and len(inside) == 2
+        and len([a for a in inside if a[0] != "i"]) == 2
         and not outside
         and statistics[inverses[0]].x == saved.x
     )

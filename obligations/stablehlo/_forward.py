@@ -9,7 +9,7 @@ from typing import Any
 
 from obligations.stablehlo._axes import Trace, trace
 from obligations.stablehlo._records import Loss, Site, Unmatched
-from obligations.stablehlo._terms import Algebra, is_sum, scaled, terms
+from obligations.stablehlo._terms import Algebra, is_sum, scaled, terms, tidy
 from obligations.stablehlo.graph import Value, Values
 
 
@@ -21,9 +21,11 @@ class ConvRoles:
     """
 
     x: int
-    x_roles: tuple[str | int, ...]
+    x_view: tuple[int, ...]
+    y_view: tuple[int, ...]
+    x_roles: tuple[str | int | None, ...]
     w_roles: tuple[str | int | None, ...]
-    y_roles: tuple[str | int, ...]
+    y_roles: tuple[str | int | None, ...]
 
 
 @dataclass(slots=True)
@@ -151,9 +153,9 @@ def _seed(known: Algebra, softmax: Value) -> tuple[Loss, int] | None:
                 softmax.name,
                 values.name(target),
                 values.name(u),
-                1 / scale,
-                -form[targets[0]] / scale,
-                0.0 - form.get((), 0.0) / scale,
+                tidy(1 / scale),
+                tidy(-form[targets[0]] / scale),
+                tidy(0.0 - form.get((), 0.0) / scale),
                 total.views[0][axis],
                 values[u].line,
             )
@@ -254,10 +256,13 @@ def _convolution(f: Forward, value: Value) -> None:
         "sizes": tuple(value.view[numbers[2].index(k)] for k in spatial),
     }
     index = _add(f, kind, value.id, [left.base], {"weight": weight.name}, attributes)
-    x_roles = _of_base(left, numbers[0])
-    w_roles = _of_base(right, numbers[1])
     f.roles[index] = ConvRoles(
-        left.base, tuple(r for r in x_roles if r is not None), w_roles, tuple(numbers[2])
+        left.base,
+        left.view,
+        value.view,
+        _of_base(left, numbers[0]),
+        _of_base(right, numbers[1]),
+        tuple(numbers[2]),
     )
 
 
@@ -448,7 +453,7 @@ def _global_pool(f: Forward, value: Value) -> None:
     attributes = {
         "axes": tuple(sorted(axes)),
         "count": math.prod(view[d] for d in axes),
-        "factor": factor,
+        "divisor": tidy(1 / factor) if factor else math.inf,
         "view": view,
     }
     _add(f, "gap", out, [value.inputs[0]], {}, attributes)

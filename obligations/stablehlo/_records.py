@@ -27,7 +27,7 @@ class Site:
     ``bn``: ``axes``, ``statistics`` (``batch``, ``instance`` or ``other``), ``count`` of elements
     reduced, ``divisor`` and ``mean_divisor`` used, ``epsilon``, ``statistic_line``;
     activations: ``bounds``; pools: ``window``, ``strides``, ``pads``; ``gap``: ``count``,
-    ``factor``; ``dense``: ``contracts`` (dimension of input and of weight), ``bias``.
+    ``divisor``; ``dense``: ``contracts`` (dimension of input and of weight), ``bias``.
     """
 
     index: int
@@ -69,7 +69,7 @@ class BackStep:
     ``bn``: ``coefficients`` of the three terms (1, -1/n, -1/n when right), ``saved_in_terms``,
     ``exact``, ``epsilon``, ``divisor``; ``conv``: ``stride``, ``dilation``, ``pad_low``, ``phase``
     of the forward convolution it is the input-gradient of, ``flipped``, ``contracts``, ``groups``;
-    ``maxpool``: ``window``, ``strides``, ``pads``, ``select``; ``gap``: ``factor``.
+    ``maxpool``: ``window``, ``strides``, ``pads``, ``select``; ``gap``: ``divisor``.
     """
 
     kind: str

@@ -154,7 +154,7 @@ def _statistic(values: Values, root: Value) -> tuple[int, Statistic, tuple[int, 
     if mean.views[0] != total.views[0] or tuple(sorted(mean.attributes["dimensions"])) != axes:
         return None
     statistic = Statistic(
-        x, total.views[0], axes, 1 / mean_factor, 1 / factor, shifted[1], root.line
+        x, total.views[0], axes, tidy(1 / mean_factor), tidy(1 / factor), shifted[1], root.line
     )
     return deviation.id, statistic, (mean.id, total.id)
 
@@ -211,7 +211,7 @@ def _expand(known: Algebra, index: int, depth: int, memo: dict[int, Terms]) -> T
             axes = tuple(value.attributes["dimensions"])
             rank = len(value.views[0])
             for product, n in _terms(known, value.inputs[0], depth + 1, memo).items():
-                outside, inside = _taken_out(product, axes, rank)
+                outside, inside = _taken_out(known, product, axes, rank)
                 if not inside:
                     return one
                 key = tuple(sorted((*outside, ("S", tuple(inside), axes)), key=repr))
@@ -253,26 +253,39 @@ def _spread(atom: Atom, dims: tuple[int, ...]) -> Atom | None:
         return ("b", atom[1], dims)
     if atom[0] == "S":
         return ("bS", *atom[1:], dims)
+    if atom[0] in ("b", "bS"):
+        inner = atom[-1]
+        return (
+            (*atom[:-1], tuple(dims[d] for d in inner))
+            if max(inner, default=0) < len(dims)
+            else None
+        )
     return None
 
 
 def _taken_out(
-    product: tuple[Atom, ...], axes: tuple[int, ...], rank: int
+    known: Algebra, product: tuple[Atom, ...], axes: tuple[int, ...], rank: int
 ) -> tuple[list[Atom], list[Atom]]:
     """The atoms that do not vary along ``axes``, as they are outside the sum; the others."""
     kept = tuple(d for d in range(rank) if d not in axes)
     outside: list[Atom] = []
     inside: list[Atom] = []
     for atom in product:
-        if atom[0] == "i":
+        if atom[0] == "i" and set(axes) <= set(known.statistics[atom[1]].axes):
             outside.append(atom)
-        elif atom[0] == "b" and atom[2] == kept:
-            outside.append(("v", atom[1]))
-        elif atom[0] == "bS" and atom[3] == kept:
-            outside.append(("S", *atom[1:3]))
+        elif atom[0] in ("b", "bS") and set(atom[-1]) <= set(kept):
+            plain = {"b": "v", "bS": "S"}[atom[0]]
+            dims = tuple(kept.index(d) for d in atom[-1])
+            whole = dims == tuple(range(len(kept)))
+            outside.append((plain, *atom[1:-1]) if whole else (*atom[:-1], dims))
         else:
             inside.append(atom)
     return outside, inside
+
+
+def tidy(number: float) -> float:
+    """Twelve digits: what a factor and its inverse leave of a number that was written."""
+    return float(f"{number:.12g}")
 
 
 def leaves(product: tuple[Atom, ...]) -> Iterator[Atom]:

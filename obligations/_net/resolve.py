@@ -241,6 +241,7 @@ def _layers(
         block, kind = _layer_kind(net, line, blocks)
         values = _layer_values(line, block, kind)
         takes = substitute(block.input_shape, values)
+        gives = substitute(block.sites[kind.name][-1].shape, values)
         for name in line.names:
             if takes != shape:
                 message = f"{name} takes {show_shape(takes)}, but {before} is {show_shape(shape)}"
@@ -248,7 +249,7 @@ def _layers(
             if block.record is not None:
                 _check_record(net, name, block, values, weights)
                 used.add(str(name))
-            before, shape = f"the output of {name}", _layer_output(net, block, values)
+            before, shape = f"the output of {name}", gives
             widths = tuple(int(w) for w in line.widths)
             size = int(line.height), int(line.width)
             layers.append(Layer(str(name), block.name, kind.name, widths, *size, at(name)))
@@ -281,12 +282,6 @@ def _layer_kind(
         if int(size) < 1:
             net.fail(size, "a size is at least 1")
     return block, kind
-
-
-def _layer_output(net: Context, block: Block, values: Mapping[Dim, Dim]) -> Shape:
-    image = (block.widths[-1], block.height, block.width)
-    names = (net.classes,) if block.role == "head" else image
-    return substitute(tuple(symbol(n) for n in names), values)
 
 
 def _layer_values(line: text.LayerLine, block: Block, kind: Kind) -> dict[Dim, Dim]:

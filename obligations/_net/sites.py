@@ -105,14 +105,17 @@ def read_sites(b: BlockContext, kind: Kind) -> tuple[Site, ...]:
 
 
 def _check_output(b: BlockContext, out: Site, kind: Kind) -> None:
-    image = (b.text.widths[-1], b.text.height, b.text.width)
-    wanted = (b.net.classes,) if b.text.role == "head" else image
-    shape = tuple(symbol(str(w)) for w in wanted)
-    if out.shape != shape:
-        b.net.fail(
-            out.span,
-            f"the output of {kind.name} is {show_shape(out.shape)}; it must be {show_shape(shape)}",
-        )
+    """A head gives a row of the classes; anything else, an image of the block's output size."""
+    if b.text.role == "head":
+        if out.shape != (symbol(b.net.classes),):
+            message = f"the output of {kind.name} is {show_shape(out.shape)}"
+            b.net.fail(out.span, f"{message}; it must be {b.net.classes}")
+        return
+    height, width = symbol(str(b.text.height)), symbol(str(b.text.width))
+    channels = {symbol(str(w)) for w in b.text.widths}
+    if len(out.shape) != 3 or out.shape[1:] != (height, width) or out.shape[0] not in channels:
+        message = f"the output of {kind.name} is {show_shape(out.shape)}"
+        b.net.fail(out.span, f"{message}; its size must be {show_shape((height, width))}")
 
 
 def _sum(

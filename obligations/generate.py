@@ -1,0 +1,414 @@
+"""From a derived net to the text of its tie file, and that text to disk.
+
+The layout is a template (``lean_templates/tie.lean.j2``); the statements and proofs in it are
+printed from their terms. The same net, settings and version give the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+from typing import Any
+
+from obligations import __version__
+from obligations.census import census
+from obligations.dag import Difference, certify, compare
+from obligations.derive import Derived, Section
+from obligations.docs import docstrings, title
+from obligations.errors import ObligationsError, Source
+from obligations.lean import printer
+from obligations.net import Block, Net
+from obligations.obligation import Declaration, Obligation, Tactic
+from obligations.resources import template_text
+
+WIDTH = 100
+"""Longest line of a generated file, in characters."""
+
+# -- differences -------------------------------------------------------------------------------
+
+
+def differences(net: Net, sections: Mapping[str, Section]) -> list[Difference]:
+    """Where the conventions of ``net`` differ from what its forward implies.
+
+    Every chain of every block kind, and the layer list against the forward the net states; in the
+    order of the description.
+    """
+    found: dict[tuple[int, int, str], Difference] = {}
+    for section in sections.values():
+        for kind, fwd in section.forwards.items():
+            for d in compare(fwd, certify(fwd), section.emitted[kind]):
+                found.setdefault((d.span.line, d.span.column, d.message), d)
+    for d in _threading(net):
+        found.setdefault((d.span.line, d.span.column, d.message), d)
+    return [found[key] for key in sorted(found)]
+
+
+def _threading(net: Net) -> Iterator[Difference]:
+    """Where the layer list is not the forward as the net states it."""
+    layers = [(x.kind, x.name, x.span) for x in net.layers]
+    for (kind, name, span), step in zip(layers, net.forward.steps, strict=False):
+        listed = (kind, "" if net.blocks[kind].role != "block" else name) if kind in net.blocks else (kind, name)
+        if listed != step:
+            yield Difference(
+                span,
+                f"the layer is {' '.join(listed).strip()}; "
+                f"{net.forward.name} has {' '.join(step).strip()} here",
+            )
+            return
+    if len(layers) != len(net.forward.steps):
+        yield Difference(
+            net.forward.span,
+            f"{net.forward.name} has {len(net.forward.steps)} steps, the net {len(layers)} layers",
+        )
+
+
+# -- text --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Printed:
+    doc: str
+    code: str
+
+
+@dataclass(slots=True)
+class _Part:
+    """A section of the file, as its template reads it."""
+
+    role: str
+    title: str
+    first: bool = False
+    input: str = ""
+    incoming: str = ""
+    forward: str = ""
+    render: str = ""
+    chain: str = ""
+    kinds: str = ""
+    layers: str = ""
+    declarations: list[_Printed] = field(default_factory=list)
+
+
+def text(derived: Derived, *, checked: bool) -> str:
+    """The tie file of a net.
+
+    Parameters
+    ----------
+    derived
+        Its statements, in the file's order.
+    checked
+        Whether they were all confirmed by numbers; the header says so.
+
+    Returns
+    -------
+    str
+        The whole file; :func:`intact` recognises it as long as nobody has edited it.
+    """
+    net = derived.net
+    lemmas = dict.fromkeys(x for o in derived.obligations for x in o.notes.get("lemmas", "").split())
+    count = census(net)
+    groups = (
+        f"{f'{g.uses} × ' if g.uses > 1 else ''}{title(net.blocks[g.block])} {g.tensors}"
+        for g in count.groups
+    )
+    body = _environment().get_template("tie.lean.j2").render(
+        stamp=_stamp(net),
+        net=net,
+        switch=net.settings["precision"] == "switch",
+        checked=checked,
+        census=count,
+        census_groups=", ".join(groups),
+        left_out=derived.left_out,
+        lemmas=list(lemmas),
+        sections=list(_parts(derived)),
+    )
+    return seal(body)
+
+
+def _stamp(net: Net) -> str:
+    settings = ", ".join(f"{k}={v}" for k, v in net.settings.items())
+    return (
+        f"Written by obligations {__version__} from {PurePath(net.source.name).name} "
+        f"({settings}).\nChange the description and generate anew; an edited file is not overwritten."
+    )
+
+
+def _parts(derived: Derived) -> Iterator[_Part]:
+    docs = docstrings(derived)
+    part: _Part | None = None
+    under: tuple[str, str] | None = None
+    bundles = 0
+    for o in derived.obligations:
+        key = _section_of(o)
+        if part is None or key != under:
+            if part is not None:
+                yield part
+            part, under = _part(derived, *key), key
+            if key[0] == "bundles":
+                part.first = bundles == 0
+                bundles += 1
+        part.declarations.append(_Printed(docs[o.name], declaration(o.declaration)))
+    if part is not None:
+        yield part
+
+
+def _section_of(o: Obligation) -> tuple[str, str]:
+    match o.kind:
+        case "bundle" | "bundle proof":
+            return "bundles", o.block
+        case "capstone" | "loss":
+            return o.kind, ""
+        case _:
+            return ("cotangents", o.block) if o.block else ("steps", "")
+
+
+def _part(derived: Derived, role: str, name: str) -> _Part:
+    net = derived.net
+    if role == "steps":
+        return _Part(role, "Steps of its own")
+    if role == "loss":
+        return _Part(role, "The loss")
+    if role == "capstone":
+        spans = [x.span.line for x in net.layers]
+        layers = excerpt(net.source, min(spans), max(spans))
+        return _Part(role, "The whole step", layers=layers)
+    block = net.blocks[name]
+    heading = title(block)
+    heading = heading[:1].upper() + heading[1:]
+    if role == "bundles":
+        return _Part(role, f"{heading}: parameters")
+    sites = [x.span.line for k in block.kinds for x in block.sites[k.name]]
+    chain = [x.span.line for x in (*block.chain.statements, *block.chain.reads)]
+    shape = " × ".join(str(d).replace("*", "") for d in block.input_shape)
+    render = block.chain.title
+    return _Part(
+        role,
+        f"{heading}: cotangents",
+        input=f"{block.input} : {shape}",
+        incoming=block.incoming,
+        forward=excerpt(net.source, min(sites), max(sites)),
+        render=f"`{render}`" if render.isidentifier() else f"the render of {render}",
+        chain=excerpt(net.source, min(chain), max(chain)),
+        kinds=_kinds(block),
+    )
+
+
+def _kinds(block: Block) -> str:
+    """A sentence on the kinds of a block that has several."""
+    if len(block.kinds) == 1:
+        return ""
+    said = []
+    for kind in block.kinds:
+        flags = [f"{'with' if on else 'without'} `{flag}`" for flag, on in kind.flags.items()]
+        said.append(f"`{kind.name}` {', '.join(flags)}")
+    return f"Kinds: {'; '.join(said)}."
+
+
+def excerpt(source: Source, first: int, last: int) -> str:
+    """Lines of a source, without comments, blank lines at the ends and common indentation."""
+    lines = [source.line(n).split("#")[0].rstrip() for n in range(first, last + 1)]
+    while lines and not lines[-1]:
+        lines.pop()
+    indent = min((len(x) - len(x.lstrip()) for x in lines if x), default=0)
+    return "\n".join(x[indent:] for x in lines)
+
+
+# -- declarations ------------------------------------------------------------------------------
+
+
+def declaration(d: Declaration) -> str:
+    """A declaration as Lean text, without its docstring and without a final line end."""
+    attributes = f"@[{', '.join(d.attributes)}]\n" if d.attributes else ""
+    alone = d.proof[0] if len(d.proof) == 1 and not d.proof[0].block else None
+    if d.value is not None or (alone is not None and alone.pieces[0] == "exact"):
+        # A proof that is one `exact` needs no tactic block.
+        body = d.value if d.value is not None else alone.pieces[1]  # type: ignore[union-attr]
+        assert not isinstance(body, str)
+        end, lines = ":=", "  " + printer.term(body, indent=2, width=WIDTH, column=2)
+    else:
+        end, lines = ":= by", "\n".join(tactic(t, 2) for t in d.proof)
+    head = printer.signature(f"{d.keyword} {d.name}", d.binders, d.type, end, width=WIDTH)
+    return f"{attributes}{head}\n{lines}"
+
+
+def tactic(t: Tactic, indent: int) -> str:
+    """A tactic and the ones under it, the first line indented too."""
+    out = " " * indent
+    pieces = list(t.pieces)
+    for i, piece in enumerate(pieces):
+        after = next((p for p in pieces[i + 1 :] if isinstance(p, str)), "") if i + 1 < len(pieces) else ""
+        out = _append(out, piece, len(after.split(" ")[0]) if after in (",", "]", ")") else 0, indent)
+    return "\n".join([out, *(tactic(inner, indent + 2) for inner in t.block)])
+
+
+def _append(out: str, piece: Any, tail: int, indent: int) -> str:
+    """``out`` and one more piece of a tactic; ``tail`` characters must fit behind it."""
+    column = len(out) - out.rfind("\n") - 1
+    glued = not out.strip() or column == 0 or out.endswith(("[", "(", "⟨")) or out.endswith(" ")
+    if isinstance(piece, str):
+        for word in piece.split(" "):
+            closing = word in (",", "]", ")") or out.endswith(" ")
+            space = "" if closing or glued else " "
+            if len(out) - out.rfind("\n") - 1 + len(space) + len(word) > WIDTH:
+                out, space = f"{out}\n{' ' * (indent + 4)}", ""
+            out, glued = out + space + word, False
+        return out
+    space = "" if glued else " "
+    start = column + len(space)
+    whole = printer.term(piece, width=1_000_000)
+    if start + len(whole) + tail <= WIDTH and "\n" not in whole:
+        return out + space + whole
+    if out.endswith(":=") and indent + 4 + len(whole.split(" ")[0]) < WIDTH:
+        deeper = indent + 4
+        shown = printer.term(piece, indent=deeper, width=WIDTH - tail, column=deeper)
+        return f"{out}\n{' ' * deeper}{shown}"
+    return out + space + printer.term(piece, indent=indent, width=WIDTH - tail, column=start)
+
+
+# -- words -------------------------------------------------------------------------------------
+
+_WORD = re.compile(r"(?:`[^`\n]*`|[^\s`])+")
+
+
+def wrap(words: str, width: int = WIDTH, first: int = 0, hang: str = "") -> str:
+    """One paragraph in lines of at most ``width``; what stands in backticks is not broken.
+
+    ``first`` characters of the first line are taken; ``hang`` starts every further line.
+    """
+    lines, line, room = [], "", width - first
+    for word in _WORD.findall(words):
+        if line and len(line) + 1 + len(word) > room:
+            lines.append(line)
+            line, room = hang + word, width
+        else:
+            line = f"{line} {word}" if line else word
+    return "\n".join([*lines, line])
+
+
+def prose(source: str) -> str:
+    """Markdown with its paragraphs and list items wrapped, and at most one blank line between."""
+    out: list[str] = []
+    paragraph: list[str] = []
+    fenced = False
+
+    def flush() -> None:
+        if paragraph:
+            item = paragraph[0].startswith("- ")
+            out.append(wrap(" ".join(paragraph), hang="  " if item else ""))
+            paragraph.clear()
+
+    for line in source.strip("\n").split("\n"):
+        if fenced or line.startswith(("```", "#")):
+            flush()
+            out.append(line.rstrip())
+            fenced ^= line.startswith("```")
+        elif not line.strip():
+            flush()
+            if out and out[-1]:
+                out.append("")
+        else:
+            if line.startswith("- "):
+                flush()
+            paragraph.append(line.strip())
+    flush()
+    return "\n".join(out).rstrip()
+
+
+def docstring(words: str) -> str:
+    """``/-- … -/``, wrapped."""
+    safe = words.replace("-/", "- /").replace("/-", "/ -")
+    return wrap(f"/-- {safe} -/")
+
+
+def opened(names: Iterable[str], namespace: str) -> str:
+    """``open Namespace (a b c)``, wrapped."""
+    return wrap(f"open {namespace} ({' '.join(names)})", hang="  ")
+
+
+def _environment() -> Any:
+    import jinja2
+
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(template_text),
+        autoescape=False,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {"prose": prose, "docstring": docstring, "opened": opened}
+    return environment
+
+
+# -- to disk -----------------------------------------------------------------------------------
+
+_SEAL = re.compile(r"^sha256 of the other lines: ([0-9a-f]{64})\n", re.MULTILINE)
+
+
+def _digest(body: str) -> str:
+    return hashlib.sha256(body.encode("utf-8")).hexdigest()
+
+
+def seal(body: str) -> str:
+    """``body`` with the line that says what its other lines hash to, in its first comment."""
+    start, end, rest = body.partition("\n-/\n")
+    return f"{start}\nsha256 of the other lines: {_digest(body)}{end}{rest}"
+
+
+def intact(content: str) -> bool:
+    """Whether ``content`` is as :func:`text` made it: sealed, and not edited since."""
+    content = content.replace("\r\n", "\n")
+    found = _SEAL.search(content)
+    if found is None:
+        return False
+    return _digest(content[: found.start()] + content[found.end() :]) == found[1]
+
+
+def write(content: str, folder: Path, module: str, *, force: bool = False) -> Path:
+    """Write ``folder/module.lean`` whole: the old file stays until the new one is complete.
+
+    Raises
+    ------
+    ObligationsError
+        A file is there that was edited since it was generated, or that was not generated, and
+        ``force`` is not set; or the folder cannot be written to.
+    """
+    path = folder / f"{module}.lean"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not force:
+            _refuse_edited(path)
+        target = path.resolve()
+        # In the same folder, so that the rename stays within a file system.
+        partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        try:
+            with open(partial, "x", encoding="utf-8", newline="\n") as stream:
+                stream.write(content)
+                stream.flush()
+                os.fsync(stream.fileno())
+            os.replace(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise ObligationsError(f"{path}: cannot be written: {error.strerror or error}") from None
+    return path
+
+
+def _refuse_edited(path: Path) -> None:
+    try:
+        found = path.read_bytes()
+    except FileNotFoundError:
+        return
+    try:
+        mine = intact(found.decode("utf-8"))
+    except UnicodeDecodeError:
+        mine = False
+    if not mine:
+        raise ObligationsError(
+            f"{path}: was edited since it was generated, or was not generated",
+            hint="--force overwrites it; --out DIR writes elsewhere; --stdout only shows the text",
+        )

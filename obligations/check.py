@@ -558,7 +558,7 @@ class NetCheck:
         tally: _Tally,
         zeros: dict[str, Zero],
     ) -> None:
-        expected = self._trained()
+        expected = self.trained()
         seen: dict[tuple[str, ...], int] = {}
         directions: list[Array] = []
         paths: list[tuple[str, ...]] = []
@@ -597,7 +597,8 @@ class NetCheck:
                 times = "no clause" if count == 0 else f"{count} clauses"
                 tally.worse("incomplete", f"{'.'.join(path)} has {times}")
 
-    def _trained(self) -> list[tuple[str, ...]]:
+    def trained(self) -> list[tuple[str, ...]]:
+        """The path of every tensor with a gradient, in layer order."""
         net = self.derived.net
         out: list[tuple[str, ...]] = []
         for layer in net.layers:

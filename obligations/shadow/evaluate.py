@@ -185,15 +185,28 @@ class Evaluator:
         if implementation is None and constant.body is None:
             raise NotEvaluable(term.name)
         args = [self.argument(a, scope) for a in term.args]
-        missing = len(constant.params) - len(args)
-        if missing:
-            return lambda *rest: self.invoke(constant, implementation, [*args, *rest])
-        if not args:
-            return implementation() if implementation else self.value(constant.body, {})  # type: ignore[arg-type]
-        key = (term.name, *(_key(a) for a in args))
+        if len(args) < len(constant.params):
+            return self.remember(
+                (term.name, len(args)),
+                args,
+                lambda: lambda *rest: self.remember(
+                    (term.name,),
+                    [*args, *rest],
+                    lambda: self.invoke(constant, implementation, [*args, *rest]),
+                ),
+            )
+        return self.remember(
+            (term.name,), args, lambda: self.invoke(constant, implementation, args)
+        )
+
+    def remember(self, tag: tuple[Any, ...], args: list[Any], compute: Callable[[], Any]) -> Any:
+        """``compute()``, once per the same arguments; probes of a derivative are not kept."""
+        if any(isinstance(a, np.ndarray) and a.dtype.kind == "c" for a in args):
+            return compute()
+        key = (*tag, *(_key(a) for a in args))
         if key not in self._memo:
             self._keep.append(args)
-            self._memo[key] = self.invoke(constant, implementation, args)
+            self._memo[key] = compute()
         return self._memo[key]
 
     def argument(self, term: Typed, scope: Mapping[int, Any]) -> Any:
@@ -282,7 +295,7 @@ class Evaluator:
     def infix(self, term: Op, scope: Mapping[int, Any]) -> Any:
         if term.op == "∘":
             f, g = self.value(term.left, scope), self.value(term.right, scope)
-            return lambda x: f(g(x))
+            return self.remember(("∘",), [f, g], lambda: lambda x: f(g(x)))
         left, right = self.value(term.left, scope), self.value(term.right, scope)
         match term.op:
             case "+":

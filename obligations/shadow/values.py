@@ -15,7 +15,7 @@ from obligations.net import Block, Kind, Net, size_at
 from obligations.ops.base import Array
 from obligations.ops.core import Certificate
 from obligations.shadow.evaluate import AtCertificate
-from obligations.shadow.forward import Case, input_gradient, output
+from obligations.shadow.forward import Case, input_gradient, output, run
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,6 +136,22 @@ class WholeNet:
             out.append(value)
         return out
 
+    def prefix_step(
+        self,
+        index: int,
+        n: int,
+        classes: int,
+        w: Record,
+        x: Array,
+        options: Mapping[str, Array | None],
+    ) -> Array:
+        """The value after step ``index`` alone, given its input ``x``."""
+        return output(self.case(index, n, classes, w, x, options))
+
+    def forget(self) -> None:
+        """Drop the values kept by :meth:`remembered`."""
+        self._memo.clear()
+
     def remembered(
         self, n: int, classes: int, w: Record, x: Array, options: Mapping[str, Array | None]
     ) -> list[Array]:
@@ -148,9 +164,13 @@ class WholeNet:
 
 
 def net_values(
-    net: Net, env: Environment, whole: WholeNet | None = None
+    net: Net, env: Environment, whole: WholeNet | None = None, *, by_steps: bool = False
 ) -> dict[str, Callable[..., Any]]:
-    """NumPy meanings of every name :func:`obligations.lean.net_names.net_entries` signs."""
+    """NumPy meanings of every name :func:`obligations.lean.net_names.net_entries` signs.
+
+    A certificate's backward is the complex-step derivative of the block's forward at every input
+    index; with ``by_steps`` it is the chain rule with the table's steps, which true sizes need.
+    """
     out: dict[str, Callable[..., Any]] = {}
 
     def named(name: str, args: tuple[Any, ...]) -> dict[str, Any]:
@@ -168,7 +188,7 @@ def net_values(
                     out[f"{block.record[1]}.{p.lean}"] = projection(p.lean)
         for kind in block.kinds:
             if kind.certificate is not None:
-                out[kind.certificate] = _certificate(net, block, kind, named)
+                out[kind.certificate] = _certificate(net, block, kind, named, by_steps)
     for weight in net.weights:
         out[f"{net.record}.{weight.name}"] = projection(weight.name)
     running = WholeNet(net) if whole is None else whole
@@ -197,21 +217,27 @@ def _certificate(
     block: Block,
     kind: Kind,
     named: Callable[[str, tuple[Any, ...]], dict[str, Any]],
+    by_steps: bool,
 ) -> Callable[..., Any]:
+    from obligations.shadow.steps import reverse
+
     fwd = forward(block, kind)
     name = kind.certificate
     assert name is not None
 
+    def derivative(case: Case, dy: Array) -> Array:
+        return reverse(case, run(case), dy).input if by_steps else input_gradient(case, dy)
+
     def at(*args: Any) -> AtCertificate:
         values = named(name, args)
         case = case_of(net, block, kind, fwd, values, values[block.input])
-        return AtCertificate(lambda dy: input_gradient(case, dy))
+        return AtCertificate(lambda dy: derivative(case, dy))
 
     def everywhere(*args: Any) -> Certificate:
         values = named(name, args)
 
         def backward(x: Array, dy: Array) -> Array:
-            return input_gradient(case_of(net, block, kind, fwd, values, x), dy)
+            return derivative(case_of(net, block, kind, fwd, values, x), dy)
 
         return Certificate(backward)
 

@@ -162,7 +162,7 @@ def elaborate_text(
     LeanError
         As :func:`run`; also if Lean does not accept the prelude or stops before the end.
     """
-    names = dict(_declarations(body))
+    names = dict(declarations(body))
     for name in declared:
         names.setdefault(name, max(1, body.count("\n") + 1))
     asked = [f"#check @_root_.{name}" for name in names]
@@ -260,7 +260,7 @@ def as_error(message: Message, source: Source, span: Span | None = None) -> Inpu
 # -- what was asked for and what came -------------------------------------------------------------
 
 
-def _declarations(body: str) -> Iterable[tuple[str, int]]:
+def declarations(body: str) -> Iterable[tuple[str, int]]:
     """Full name and line of each declaration that begins a line of ``body``."""
     scopes: list[str] = []
     line, at = 1, 0

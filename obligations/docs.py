@@ -49,12 +49,12 @@ def counted(number: int) -> str:
 
 def called(block: Block) -> str:
     """What a sentence calls a block: ``the identity block``, ``the stem``."""
-    return f"the {block.name}" if block.role != "block" else f"the {title(block)}"
+    return f"the {title(block)}"
 
 
 def title(block: Block) -> str:
-    """The block's name for people, from the description."""
-    return block.role if block.role != "block" else f"block `{block.name}`"
+    """The block's name for people: the description's title for it, if it has one."""
+    return block.role if block.role != "block" else block.title or f"block `{block.name}`"
 
 
 def noun(site: Site) -> str:

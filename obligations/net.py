@@ -197,6 +197,8 @@ class Block:
 
     Attributes
     ----------
+    title
+        What a sentence calls it (``identity block``), or nothing.
     widths
         Channel symbols in order: ``("ic", "oc")``.
     height, width
@@ -224,6 +226,7 @@ class Block:
     """
 
     name: str
+    title: str
     role: Role
     widths: tuple[str, ...]
     height: str

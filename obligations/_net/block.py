@@ -76,6 +76,7 @@ def read_block(net: Context, block: text.BlockText) -> Block:
     net.distinct((line.site for line in abbreviations), "abbreviation of")
     return Block(
         name=str(block.name),
+        title="" if block.title is None else str(block.title)[1:-1],
         role=block.role,
         widths=tuple(str(w) for w in block.widths),
         height=str(block.height),

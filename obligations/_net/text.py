@@ -213,6 +213,7 @@ class BlockText:
     """A block, or an end of the net: ``name`` is then the word ``stem`` or ``head``."""
 
     name: Token
+    title: Token | None
     role: Literal["block", "stem", "head"]
     widths: tuple[Token, ...]
     height: Token
@@ -461,13 +462,17 @@ class Rules(Transformer[Token, Any]):
     # blocks
 
     def block(self, *parts: Any) -> BlockText:
-        name, widths, height, width, *rest, render = parts
+        name, *parts_left = parts
         role: Literal["block", "stem", "head"] = "block"
+        title: Token | None = None
         if name.type in ("STEM", "HEAD"):
             role = "stem" if name.type == "STEM" else "head"
+        else:
+            title, *parts_left = parts_left
+        widths, height, width, *rest, render = parts_left
         kinds = tuple(r for r in rest if isinstance(r, KindLine))
         entries = tuple(r for r in rest if not isinstance(r, KindLine))
-        return BlockText(name, role, widths, height, width, entries, kinds, render)
+        return BlockText(name, title, role, widths, height, width, entries, kinds, render)
 
     def record(self, binder: Token, type_: Token, *widths: Token) -> Record:
         return Record(binder, type_, widths)

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from obligations.lean.elab import Constant, Environment
 from obligations.lean.library import environment
 from obligations.lean.net_names import Narrow, narrow, net_entries
 from obligations.ledger import BOUND, Ledger, Row, Verdict, Zero
-from obligations.net import Kind, Net
+from obligations.net import Net
 from obligations.obligation import Declaration, Obligation
 from obligations.ops.base import Array, Operation
 from obligations.shadow.clauses import Leaf, leaves, node_magnitude, node_value
@@ -100,6 +101,19 @@ class _Tally:
         )
 
 
+def guarded(tally: _Tally, evaluate: Callable[[], None], tolerant: bool) -> None:
+    """Run ``evaluate``; where ``tolerant``, what cannot be evaluated is a verdict in ``tally``."""
+    if not tolerant:
+        evaluate()
+        return
+    try:
+        evaluate()
+    except ObligationsError as error:
+        tally.worse("not evaluable", error.message)
+    except NUMERIC as error:
+        tally.worse("not evaluable", f"its values do not fit together: {error}")
+
+
 def where(a: Array, b: Array) -> str:
     """The index where two arrays differ most, and the numbers there."""
     a, b = np.broadcast_arrays(np.asarray(a), np.asarray(b))
@@ -132,16 +146,34 @@ def bindings(net: Net, section: Section, point: Point, flag: bool) -> dict[str, 
     return out
 
 
-def scope_of(constant: Constant, values: Mapping[str, Any]) -> dict[int, Any]:
-    """A scope for a declaration's binders; hypotheses, and names without a value, are ``None``."""
-    return {p.local.uid: values.get(p.local.name) for p in constant.params}
+def scope_of(
+    constant: Constant, values: Mapping[str, Any], roles: Mapping[str, str] | None = None
+) -> dict[int, Any]:
+    """A scope for a declaration's binders; hypotheses, and names without a value, are ``None``.
+
+    ``roles`` gives the name under which ``values`` has a binder that is called otherwise.
+    """
+    roles = roles or {}
+    names = ((p.local.uid, p.local.name) for p in constant.params)
+    return {uid: values.get(roles.get(name, name)) for uid, name in names}
+
+
+NUMERIC = (ArithmeticError, AssertionError, IndexError, KeyError, TypeError, ValueError)
+"""What NumPy and a value's functions raise at values that do not belong together."""
 
 
 class BlockCheck:
-    """Confirms the obligations of one block at sampled points."""
+    """Confirms the obligations of one block at sampled points.
 
-    def __init__(self, derived: Derived, env: Environment, section: Section) -> None:
+    With ``tolerant``, a statement that cannot be evaluated is a verdict of its own; otherwise it
+    raises.
+    """
+
+    def __init__(
+        self, derived: Derived, env: Environment, section: Section, *, tolerant: bool = False
+    ) -> None:
         self.derived = derived
+        self.tolerant = tolerant
         self.net = derived.net
         self.env = env
         self.section = section
@@ -182,7 +214,8 @@ class BlockCheck:
                 tally = tallies[obligation.name]
                 tally.sizes[sizes_text(self.section, point)] = None
                 tally.margin = min(tally.margin, point.margins.worst)
-                self._one(obligation, point, evaluator, tally, cache, zeros)
+                arguments = (obligation, point, evaluator, tally, cache, zeros)
+                guarded(tally, partial(self._one, *arguments), self.tolerant)
         return tallies, zeros
 
     def _one(
@@ -197,7 +230,9 @@ class BlockCheck:
         constant = self.env.find(obligation.name)
         assert constant is not None
         values = bindings(self.net, self.section, point, False)
-        scope = scope_of(constant, values)
+        if obligation.kind in ("graph", "graph lemma"):
+            values |= {"x": point.case.x, "e": point.dy}
+        scope = scope_of(constant, values, obligation.roles)
         case, dy = point.case, point.dy
         match obligation.kind:
             case "value":
@@ -215,21 +250,20 @@ class BlockCheck:
                 tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
             case "graph":
                 assert constant.body is not None
-                graph_values = {**values, "x": case.x, "e": dy}
-                scope = scope_of(constant, graph_values)
                 got = np.asarray(evaluator.value(constant.body, scope))
                 wanted = input_gradient(case, dy)
                 tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
             case "graph lemma" | "tie":
-                scope = scope_of(constant, {**values, "x": case.x, "e": dy} if obligation.kind == "graph lemma" else values)
                 for equation in evaluator.equations(constant.type, scope):
                     tally.add("statement", equation.error(), where(equation.left, equation.right))
             case "bundle":
                 self._bundle(obligation, point, evaluator, tally, zeros, cache)
             case "bundle proof":
-                # It states the bundle, which its own row evaluates: what is checked here is that
-                # the statement is that bundle at its own binders.
-                tally.add("statement", 0.0 if _states(constant, self.env) else float("inf"))
+                # Where it states the bundle at its own binders, the bundle's row evaluates it.
+                if _states(constant, self.env):
+                    tally.add("statement", 0.0)
+                else:
+                    self._bundle(obligation, point, evaluator, tally, zeros, cache)
 
     def _bundle(
         self,
@@ -241,14 +275,18 @@ class BlockCheck:
         cache: dict[str, Array],
     ) -> None:
         constant = self.env.find(obligation.name)
-        assert constant is not None and constant.body is not None
-        flags = (False, True) if any(p.local.name == FLAG for p in constant.params) else (False,)
+        assert constant is not None
+        term = constant.type if constant.body is None else constant.body
+        names = {obligation.roles.get(p.local.name, p.local.name) for p in constant.params}
+        flags = (False, True) if FLAG in names else (False,)
         seen: dict[str, int] = {}
         for flag in flags:
             values = bindings(self.net, self.section, point, flag)
-            scope = scope_of(constant, values)
-            for leaf in leaves(evaluator, constant.body, scope):
+            scope = scope_of(constant, values, obligation.roles)
+            for leaf in leaves(evaluator, term, scope):
                 name = leaf.path[-1]
+                if len(leaf.path) == 1:
+                    name = obligation.roles.get(name, name)
                 if not flag:
                     seen[name] = seen.get(name, 0) + 1
                 for equation in evaluator.equations(leaf.statement, leaf.scope):
@@ -297,7 +335,9 @@ def block_zero_reason(section: Section, name: str) -> str | None:
             for p in site.parameters:
                 if p.lean != name or site.operation is None:
                     continue
-                declared = next((d for d in site.operation.parameters if d.symbol == p.symbol), None)
+                declared = next(
+                    (d for d in site.operation.parameters if d.symbol == p.symbol), None
+                )
                 if declared is None or not declared.zero_before_batchnorm:
                     continue
                 readers = [fwd.sites[r] for r in fwd.readers[site.name]]
@@ -325,11 +365,12 @@ def _states(constant: Constant, env: Environment) -> bool:
 # -- library steps -----------------------------------------------------------------------------
 
 
-def check_step(obligation: Obligation, env: Environment, seeds: Iterable[int]) -> _Tally:
+def check_step(
+    obligation: Obligation, env: Environment, seeds: Iterable[int], tally: _Tally
+) -> None:
     """A step the file defines, against the derivative of its operation's forward."""
     from obligations.ops import operations
 
-    tally = _Tally()
     operation = next(
         o for o in operations().values() if o.backward.defined_in_file == obligation.name
     )
@@ -341,11 +382,11 @@ def check_step(obligation: Obligation, env: Environment, seeds: Iterable[int]) -
         evaluator = Evaluator(env)
         params, x, dy = _operation_point(operation, sizes, rng)
         values = {**sizes, **params, "dy": dy}
-        got = np.asarray(evaluator.value(constant.body, scope_of(constant, values)))
+        scope = scope_of(constant, values, obligation.roles)
+        got = np.asarray(evaluator.value(constant.body, scope))
         wanted = _operation_vjp(operation, sizes, params, x, dy)
         tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
         tally.sizes[" ".join(f"{k}={v}" for k, v in sizes.items() if k in _used(operation))] = None
-    return tally
 
 
 def _used(operation: Operation) -> set[str]:
@@ -418,7 +459,7 @@ class _Narrowed:
                 return s.app("Vec", s.Bin("*", batch, self.shape(inner)))
             case s.App(s.Ident(name), args):
                 roles = self.roles(name)
-                out = []
+                out: list[s.Term | s.NamedArg] = []
                 for role, arg in zip([*roles, *[""] * len(args)], args, strict=False):
                     if isinstance(arg, s.NamedArg):
                         out.append(arg)
@@ -465,11 +506,8 @@ class _Narrowed:
     def shape(self, term: s.Term) -> s.Term:
         match term:
             case s.Bin("*", s.Bin("*", channels, height), width):
-                return s.Bin(
-                    "*",
-                    s.Bin("*", self.size(channels, self.by.channels), self.size(height, self.by.height)),
-                    self.size(width, self.by.width),
-                )
+                scaled = self.size(channels, self.by.channels), self.size(height, self.by.height)
+                return s.Bin("*", s.Bin("*", *scaled), self.size(width, self.by.width))
             case s.Bin("*", s.Num(1), _):
                 return term
         return self.size(term, self.by.channels)
@@ -532,9 +570,14 @@ class NetCheck:
         total: Array = (target * (log_sum - z)).sum(axis=(1, 2))[:, None]
         return total / point.divisor
 
-    def capstone(self, obligation: Obligation, seeds: Iterable[int]) -> tuple[_Tally, list[Zero]]:
-        tally = _Tally()
-        zeros: dict[str, Zero] = {}
+    def capstone(
+        self,
+        obligation: Obligation,
+        seeds: Iterable[int],
+        tally: _Tally,
+        zeros: dict[str, Zero],
+    ) -> None:
+        """Each node of the capstone against the loss's derivative in its tensor."""
         constant = self.env.find(obligation.name)
         assert constant is not None
         for seed in seeds:
@@ -543,11 +586,10 @@ class NetCheck:
                 point = sample_net(self.whole, rng, dropped=dropped)
                 tally.margin = min(tally.margin, point.worst)
                 evaluator = Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
-                scope = scope_of(constant, self.bindings(point, False))
+                scope = scope_of(constant, self.bindings(point, False), obligation.roles)
                 found = list(leaves(evaluator, constant.type, scope))
                 self._tensors(point, found, evaluator, rng, tally, zeros)
                 tally.sizes[f"N={point.batch} {self.derived.net.classes}={point.classes}"] = None
-        return tally, list(zeros.values())
 
     def _tensors(
         self,
@@ -646,27 +688,30 @@ class NetCheck:
                 out[k] = float(slope[row, 0])
         return out
 
-    def loss_row(self, obligation: Obligation, seeds: Iterable[int]) -> _Tally:
+    def loss_row(self, obligation: Obligation, seeds: Iterable[int], tally: _Tally) -> None:
         """The loss lemma at every example and class."""
-        tally = _Tally()
         constant = self.env.find(obligation.name)
         assert constant is not None
         for seed in seeds:
             rng = np.random.default_rng([seed, zlib.crc32(b"loss")])
             point = sample_net(self.whole, rng, dropped=_optional(self.derived.net))
-            evaluator = Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
-            left, right = [], []
-            for n in range(point.batch):
-                for j in range(point.classes):
-                    values = {**self.bindings(point, False), "n": n, "j": j}
-                    scope = scope_of(constant, values)
-                    for equation in evaluator.equations(constant.type, scope):
-                        left.append(equation.left.reshape(-1))
-                        right.append(equation.right.reshape(-1))
-            a, b = np.concatenate(left), np.concatenate(right)
-            tally.add("statement", relative_error(a, b), where(a, b))
+            left, right = self.loss_sides(obligation, point)
+            tally.add("statement", relative_error(left, right), where(left, right))
             tally.sizes[f"N={point.batch} {self.derived.net.classes}={point.classes}"] = None
-        return tally
+
+    def loss_sides(self, obligation: Obligation, point: NetPoint) -> tuple[Array, Array]:
+        """Both sides of the loss lemma at every example and class of a point."""
+        constant = self.env.find(obligation.name)
+        assert constant is not None
+        evaluator = Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
+        left, right = [], []
+        for n in range(point.batch):
+            for j in range(point.classes):
+                values = {**self.bindings(point, False), "n": n, "j": j}
+                for equation in evaluator.equations(constant.type, scope_of(constant, values)):
+                    left.append(equation.left.reshape(-1))
+                    right.append(equation.right.reshape(-1))
+        return np.concatenate(left), np.concatenate(right)
 
 
 def _optional(net: Net) -> bool:
@@ -690,7 +735,8 @@ def whole_zero_reasons(derived: Derived) -> dict[tuple[str, ...], str]:
             if site.operation is None:
                 continue
             for p in site.parameters:
-                declared = next((d for d in site.operation.parameters if d.symbol == p.symbol), None)
+                parameters = site.operation.parameters
+                declared = next((d for d in parameters if d.symbol == p.symbol), None)
                 if declared is None or declared.role not in ("bias", "shift"):
                     continue
                 removers: dict[str, None] = {}
@@ -701,9 +747,7 @@ def whole_zero_reasons(derived: Derived) -> dict[tuple[str, ...], str]:
     return out
 
 
-def _constant_removed(
-    derived: Derived, index: int, name: str, removers: dict[str, None]
-) -> bool:
+def _constant_removed(derived: Derived, index: int, name: str, removers: dict[str, None]) -> bool:
     """Whether a per-channel constant at a site of layer ``index`` is removed on every path."""
     net = derived.net
     layer = net.layers[index]
@@ -728,6 +772,64 @@ def _constant_removed(
 # -- all of it ---------------------------------------------------------------------------------
 
 
+def evaluate(
+    derived: Derived,
+    obligations: Sequence[Obligation],
+    env: Environment,
+    net_check: NetCheck,
+    seeds: tuple[int, ...],
+    tell: Progress,
+    *,
+    tolerant: bool = False,
+) -> tuple[dict[str, _Tally], dict[str, Zero]]:
+    """Evaluate ``obligations``, generated or read from a file, against what ``derived`` says.
+
+    Parameters
+    ----------
+    env, net_check
+        Where the obligations' declarations are elaborated: at their own sizes, and narrowed.
+    tolerant
+        What cannot be evaluated is a verdict instead of an error.
+    """
+    tallies: dict[str, _Tally] = {}
+    zeros: dict[str, Zero] = {}
+    for name, section in derived.sections.items():
+        tell(name)
+        own = [o for o in obligations if o.block == name and o.kind not in _NOT_A_BLOCKS]
+        if own:
+            block_check = BlockCheck(derived, env, section, tolerant=tolerant)
+            found, block_zeros = block_check.check(own, seeds)
+            tallies |= found
+            zeros |= block_zeros
+    tell("the whole net")
+    for obligation in obligations:
+        if obligation.kind not in _NOT_A_BLOCKS:
+            continue
+        tally = tallies[obligation.name] = _Tally()
+        given = (obligation, env, net_check, seeds, tally, zeros)
+        guarded(tally, partial(_beside_blocks, *given), tolerant)
+    return tallies, zeros
+
+
+_NOT_A_BLOCKS = ("step", "capstone", "loss")
+
+
+def _beside_blocks(
+    obligation: Obligation,
+    env: Environment,
+    net_check: NetCheck,
+    seeds: tuple[int, ...],
+    tally: _Tally,
+    zeros: dict[str, Zero],
+) -> None:
+    if obligation.kind == "step":
+        check_step(obligation, env, seeds, tally)
+    elif obligation.kind == "capstone":
+        net_check.capstone(obligation, seeds, tally, zeros)
+    else:
+        net_check.loss_row(obligation, seeds, tally)
+
+
 def confirm(
     derived: Derived, *, seeds: Iterable[int] = (0,), progress: Progress | None = None
 ) -> Ledger:
@@ -749,29 +851,8 @@ def confirm(
     seeds = tuple(seeds)
     tell = progress or (lambda _: None)
     env = typed_environment(derived)
-    tallies: dict[str, _Tally] = {}
-    zeros: dict[str, Zero] = {}
-    for name, section in derived.sections.items():
-        tell(name)
-        own = [
-            o
-            for o in derived.obligations
-            if o.block == name and o.kind not in ("step", "capstone", "loss")
-        ]
-        found, block_zeros = BlockCheck(derived, env, section).check(own, seeds)
-        tallies |= found
-        zeros |= block_zeros
-    for obligation in derived.obligations:
-        if obligation.kind == "step":
-            tallies[obligation.name] = check_step(obligation, env, seeds)
-    tell("the whole net")
     net_check = NetCheck.build(derived)
-    for obligation in derived.obligations:
-        if obligation.kind == "capstone":
-            tallies[obligation.name], whole_zeros = net_check.capstone(obligation, seeds)
-            zeros |= {z.tensor: z for z in whole_zeros}
-        elif obligation.kind == "loss":
-            tallies[obligation.name] = net_check.loss_row(obligation, seeds)
+    tallies, zeros = evaluate(derived, derived.obligations, env, net_check, seeds, tell)
     rows = tuple(tallies[o.name].row(o) for o in derived.obligations)
     return Ledger(
         derived.net.name,
@@ -782,6 +863,3 @@ def confirm(
         seeds,
         derived.left_out,
     )
-
-
-_ = (Kind, ObligationsError)

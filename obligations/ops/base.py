@@ -139,6 +139,28 @@ class Backward:
 
 
 @dataclass(frozen=True, slots=True)
+class Synchronised:
+    """An operation over replicas that exchange per-channel sums and nothing else.
+
+    Each list has one entry a replica, a ``(p, N · size)`` value of its own examples.
+
+    Attributes
+    ----------
+    forward
+        ``(dims, params, xs, exchange)``: the outputs; ``exchange`` is called once per sum.
+    backward
+        ``(dims, params, xs, dys, exchange)``: the input cotangents, and per replica the
+        gradient of its own examples in each trained parameter by symbol.
+    sums
+        How many per-channel sums the forward and the backward exchange.
+    """
+
+    forward: Callable[..., list[Array]]
+    backward: Callable[..., tuple[list[Array], list[dict[str, Array]]]]
+    sums: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
 class Operation:
     """One operation of the forward pass, everything the tool knows of it.
 
@@ -176,6 +198,9 @@ class Operation:
     constant
         What it does to a value that is one constant per channel: ``"keeps"`` it so, ``"keeps at
         1×1"`` kernels only (a larger one meets the padding), ``"removes"`` it, or ``"breaks"`` it.
+    synchronised
+        How replicas run it together, where its examples depend on each other; ``None`` where
+        each replica runs it on its own.
     """
 
     word: str
@@ -195,6 +220,7 @@ class Operation:
     window_gap: Callable[[Mapping[str, int], Array], tuple[Array, Array]] | None = None
     linear: bool = True
     constant: Literal["keeps", "keeps at 1×1", "removes", "breaks"] = "breaks"
+    synchronised: Synchronised | None = None
 
     def constant_effect(self, axes: Mapping[str, Any]) -> Literal["keeps", "removes", "breaks"]:
         """What it does to one constant per channel, at a site's ``axes`` (kernel included)."""

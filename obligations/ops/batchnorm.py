@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from obligations.ops.base import (
     Name,
     Operation,
     Parameter,
+    Synchronised,
 )
 from obligations.ops.core import join, split
 
@@ -153,9 +154,64 @@ def _run(dims: Mapping[str, int], params: Mapping[str, Any], x: Array) -> Array:
     return forward(dims["N"], dims["c"], area, params["ε"], params["γ"], params["β"], x)
 
 
+Exchange = Callable[[list[Array]], list[Array]]
+"""Per-channel sums, one a replica, to what each replica has after the exchange."""
+
+
+def _synchronised_statistics(
+    dims: Mapping[str, int], params: Mapping[str, Any], xs: list[Array], exchange: Exchange
+) -> tuple[list[Array], list[Array], list[Array]]:
+    """Per replica ``x̂``, ``1 / √(var + ε)`` and the count behind each sum; two sums go round."""
+    n, c, area = dims["N"], dims["c"], dims["h"] * dims["w"]
+    rows = [split(x, n, c, area) for x in xs]
+    ones = [np.full((1, 1, 1, 1, 1), float(n * area)) for _ in xs]
+    # How many examples stand behind a sum is known without an exchange of values.
+    counts = exchange(ones)
+    totals = exchange([r.sum(axis=_SPREAD, keepdims=True) for r in rows])
+    centred = [r - t / k for r, t, k in zip(rows, totals, counts, strict=True)]
+    squares = exchange([(v * v).sum(axis=_SPREAD, keepdims=True) for v in centred])
+    eps = split(params["ε"], 1, 1, 1)
+    inverse = [1 / np.sqrt(q / k + eps) for q, k in zip(squares, counts, strict=True)]
+    return [v * i for v, i in zip(centred, inverse, strict=True)], inverse, counts
+
+
+def _synchronised_forward(
+    dims: Mapping[str, int], params: Mapping[str, Any], xs: list[Array], exchange: Exchange
+) -> list[Array]:
+    units, _, _ = _synchronised_statistics(dims, params, xs, exchange)
+    gamma, beta = (split(params[s], 1, dims["c"], 1) for s in ("γ", "β"))
+    return [join(gamma * u + beta, x) for u, x in zip(units, xs, strict=True)]
+
+
+def _synchronised_backward(
+    dims: Mapping[str, int],
+    params: Mapping[str, Any],
+    xs: list[Array],
+    dys: list[Array],
+    exchange: Exchange,
+) -> tuple[list[Array], list[dict[str, Array]]]:
+    n, c, area = dims["N"], dims["c"], dims["h"] * dims["w"]
+    units, inverse, counts = _synchronised_statistics(dims, params, xs, exchange)
+    cots = [split(dy, n, c, area) for dy in dys]
+    own_sums = [v.sum(axis=_SPREAD, keepdims=True) for v in cots]
+    own_along = [(v * u).sum(axis=_SPREAD, keepdims=True) for v, u in zip(cots, units, strict=True)]
+    sums, along = exchange(own_sums), exchange(own_along)
+    gamma = split(params["γ"], 1, c, 1)
+    inputs = [
+        join(gamma * i * (v - s / k - u * a / k), x)
+        for v, u, i, s, a, k, x in zip(cots, units, inverse, sums, along, counts, xs, strict=True)
+    ]
+    own = [
+        {"γ": a.reshape(1, -1), "β": s.reshape(1, -1)}
+        for a, s in zip(own_along, own_sums, strict=True)
+    ]
+    return inputs, own
+
+
 BATCHNORM = Operation(
     word="bn",
     constant="removes",
+    synchronised=Synchronised(_synchronised_forward, _synchronised_backward, (2, 2)),
     axes=(("c", "h", "w"), ("c", "h", "w")),
     forward="bnBatchLA N c h w ε γ β x",
     run=_run,

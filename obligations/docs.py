@@ -39,7 +39,7 @@ def listed(items: Iterable[str], last: str = "and") -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} {last} {words[-1]}"
 
 
-_NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split()
+_NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 
 
 def counted(number: int) -> str:
@@ -302,7 +302,8 @@ class _Writer:
     def _tie(self, o: Obligation) -> str:
         section, kind = self._kind(o)
         block, tie = section.block, kind.input
-        assert tie is not None and kind.certificate is not None
+        assert tie is not None
+        assert kind.certificate is not None
         first = self._seen("tie", o.name)
         under = []
         if block.positive and first is None:
@@ -354,13 +355,15 @@ class _Writer:
         if graph.defined_here:
             return "The graph lemma is the one above."
         if self._seen("tie proof", o.name) is None:
-            return "The emitted graph denotes it, by the graph lemma, and unfolds to the chain above."
+            return (
+                "The emitted graph denotes it, by the graph lemma, and unfolds to the chain above."
+            )
         return ""
 
     # -- bundles ---------------------------------------------------------------------------
 
     def _bundle(self, o: Obligation) -> str:
-        section, kind = self._kind(o)
+        section, _ = self._kind(o)
         assert o.declaration.value is not None
         at = _let_names(o, self.names[o.block])
         reads: dict[str, list[str]] = {}
@@ -382,7 +385,8 @@ class _Writer:
             out += f" {listed(map(code, spelled))} {be} written out, for want of {what}."
         if len(o.kinds) > 1:
             flags = listed(dict.fromkeys(code(f) for k in section.block.kinds for f in k.flags))
-            out += f" {listed(map(code, o.kinds))} share it: no parameter's cotangent depends on {flags}."
+            kinds = listed(map(code, o.kinds))
+            out += f" {kinds} share it: no parameter's cotangent depends on {flags}."
         return out
 
     def _bundle_proof(self, o: Obligation) -> str:
@@ -408,7 +412,9 @@ class _Writer:
 
     def _capstone(self) -> str:
         cap, net = self.net.capstone, self.net
-        start = "the loss cotangent at the logits" if cap.threaded else "any cotangent at the logits"
+        start = (
+            "the loss cotangent at the logits" if cap.threaded else "any cotangent at the logits"
+        )
         blocks = sum(net.blocks[x.block].role == "block" for x in net.layers)
         return (
             f"The whole training step, at every batch size `N`. `g` is {start}; from it each "
@@ -427,8 +433,8 @@ class _Writer:
             else "The theorem above holds at it, as at any `g`"
         )
         return (
-            f"What the loss sends to the logits{said}. Row `n` is the derivative of the soft-target "
-            f"cross-entropy, over `B`; the targets of an example need only sum to 1 (`ht`). {use}."
+            f"What the loss sends to the logits{said}. Row `n` is the derivative of the "
+            f"soft-target cross-entropy, over `B`; the targets of an example need only sum to 1 (`ht`). {use}."
         )
 
 

@@ -52,7 +52,11 @@ def _threading(net: Net) -> Iterator[Difference]:
     """Where the layer list is not the forward as the net states it."""
     layers = [(x.kind, x.name, x.span) for x in net.layers]
     for (kind, name, span), step in zip(layers, net.forward.steps, strict=False):
-        listed = (kind, "" if net.blocks[kind].role != "block" else name) if kind in net.blocks else (kind, name)
+        listed = (
+            (kind, "" if net.blocks[kind].role != "block" else name)
+            if kind in net.blocks
+            else (kind, name)
+        )
         if listed != step:
             yield Difference(
                 span,
@@ -109,22 +113,28 @@ def text(derived: Derived, *, checked: bool) -> str:
         The whole file; :func:`intact` recognises it as long as nobody has edited it.
     """
     net = derived.net
-    lemmas = dict.fromkeys(x for o in derived.obligations for x in o.notes.get("lemmas", "").split())
+    lemmas = dict.fromkeys(
+        x for o in derived.obligations for x in o.notes.get("lemmas", "").split()
+    )
     count = census(net)
     groups = (
-        f"{f'{g.uses} × ' if g.uses > 1 else ''}{title(net.blocks[g.block])} {g.tensors}"
+        f"{title(net.blocks[g.block])} {f'{g.uses} × ' if g.uses > 1 else ''}{g.tensors}"
         for g in count.groups
     )
-    body = _environment().get_template("tie.lean.j2").render(
-        stamp=_stamp(net),
-        net=net,
-        switch=net.settings["precision"] == "switch",
-        checked=checked,
-        census=count,
-        census_groups=", ".join(groups),
-        left_out=derived.left_out,
-        lemmas=list(lemmas),
-        sections=list(_parts(derived)),
+    body = (
+        _environment()
+        .get_template("tie.lean.j2")
+        .render(
+            stamp=_stamp(net),
+            net=net,
+            switch=net.settings["precision"] == "switch",
+            checked=checked,
+            census=count,
+            census_groups=", ".join(groups),
+            left_out=derived.left_out,
+            lemmas=list(lemmas),
+            sections=list(_parts(derived)),
+        )
     )
     return seal(body)
 
@@ -133,7 +143,8 @@ def _stamp(net: Net) -> str:
     settings = ", ".join(f"{k}={v}" for k, v in net.settings.items())
     return (
         f"Written by obligations {__version__} from {PurePath(net.source.name).name} "
-        f"({settings}).\nChange the description and generate anew; an edited file is not overwritten."
+        f"({settings}). Change the description and generate anew; an edited file is not "
+        f"overwritten."
     )
 
 
@@ -169,7 +180,7 @@ def _section_of(o: Obligation) -> tuple[str, str]:
 def _part(derived: Derived, role: str, name: str) -> _Part:
     net = derived.net
     if role == "steps":
-        return _Part(role, "Steps of its own")
+        return _Part(role, "Backward steps the library lacks")
     if role == "loss":
         return _Part(role, "The loss")
     if role == "capstone":
@@ -240,8 +251,14 @@ def tactic(t: Tactic, indent: int) -> str:
     out = " " * indent
     pieces = list(t.pieces)
     for i, piece in enumerate(pieces):
-        after = next((p for p in pieces[i + 1 :] if isinstance(p, str)), "") if i + 1 < len(pieces) else ""
-        out = _append(out, piece, len(after.split(" ")[0]) if after in (",", "]", ")") else 0, indent)
+        after = (
+            next((p for p in pieces[i + 1 :] if isinstance(p, str)), "")
+            if i + 1 < len(pieces)
+            else ""
+        )
+        out = _append(
+            out, piece, len(after.split(" ")[0]) if after in (",", "]", ")") else 0, indent
+        )
     return "\n".join([out, *(tactic(inner, indent + 2) for inner in t.block)])
 
 
@@ -262,8 +279,8 @@ def _append(out: str, piece: Any, tail: int, indent: int) -> str:
     whole = printer.term(piece, width=1_000_000)
     if start + len(whole) + tail <= WIDTH and "\n" not in whole:
         return out + space + whole
-    if out.endswith(":=") and indent + 4 + len(whole.split(" ")[0]) < WIDTH:
-        deeper = indent + 4
+    if out.endswith(":="):
+        deeper = indent + 2
         shown = printer.term(piece, indent=deeper, width=WIDTH - tail, column=deeper)
         return f"{out}\n{' ' * deeper}{shown}"
     return out + space + printer.term(piece, indent=indent, width=WIDTH - tail, column=start)
@@ -321,7 +338,8 @@ def prose(source: str) -> str:
 def docstring(words: str) -> str:
     """``/-- … -/``, wrapped."""
     safe = words.replace("-/", "- /").replace("/-", "/ -")
-    return wrap(f"/-- {safe} -/")
+    # The end of the comment stays on the line of the last word.
+    return wrap(f"/-- {safe}\0-/").replace("\0", " ")
 
 
 def opened(names: Iterable[str], namespace: str) -> str:
@@ -378,10 +396,19 @@ def write(content: str, folder: Path, module: str, *, force: bool = False) -> Pa
         ``force`` is not set; or the folder cannot be written to.
     """
     path = folder / f"{module}.lean"
+    if not force:
+        _refuse_edited(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if not force:
-            _refuse_edited(path)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    replace_file(path, content)
+    return path
+
+
+def replace_file(path: Path, content: str) -> None:
+    """Write ``content`` to ``path`` whole, by renaming; :class:`ObligationsError` if it cannot."""
+    try:
         target = path.resolve()
         # In the same folder, so that the rename stays within a file system.
         partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
@@ -394,15 +421,20 @@ def write(content: str, folder: Path, module: str, *, force: bool = False) -> Pa
         finally:
             partial.unlink(missing_ok=True)
     except OSError as error:
-        raise ObligationsError(f"{path}: cannot be written: {error.strerror or error}") from None
-    return path
+        raise _unwritable(path, error) from None
+
+
+def _unwritable(path: Path, error: OSError) -> ObligationsError:
+    return ObligationsError(f"{path}: cannot be written: {error.strerror or error}")
 
 
 def _refuse_edited(path: Path) -> None:
     try:
         found = path.read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return
+    except OSError as error:
+        raise _unwritable(path, error) from None
     try:
         mine = intact(found.decode("utf-8"))
     except UnicodeDecodeError:

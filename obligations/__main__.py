@@ -1,0 +1,5 @@
+"""``python -m obligations``."""
+
+from obligations.cli import main
+
+main()

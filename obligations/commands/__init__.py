@@ -1,0 +1,1 @@
+"""The commands: module ``NAME_`` holds the Click command of ``obligations NAME``."""

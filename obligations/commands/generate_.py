@@ -1,0 +1,108 @@
+"""``obligations generate``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from obligations.commands import options
+
+if TYPE_CHECKING:
+    from obligations.derive import Derived
+    from obligations.net import Net
+
+
+@click.command("generate")
+@options.net
+@click.option(
+    "--out",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Folder to write to, made if need be (default: out).",
+)
+@options.settings
+@click.option("--unchecked", is_flag=True, help="Write without confirming; the header says so.")
+@click.option("--force", is_flag=True, help="Overwrite a file that was edited.")
+@click.option("--stdout", is_flag=True, help="Print the file instead of writing it.")
+@click.option("--no-lean", is_flag=True, help="Do not have Lean elaborate the statements.")
+def command(
+    net: str,
+    out: Path | None,
+    settings: dict[str, str],
+    unchecked: bool,
+    force: bool,
+    stdout: bool,
+    no_lean: bool,
+) -> int:
+    """Write the tie file of NET, every statement confirmed.
+
+    NET is a built-in net (see `obligations list`) or the path of a description. Its render chains
+    are compared with the derivative of its forward, its statements are derived and evaluated, and
+    the file is written if all of them hold.
+    """
+    if stdout and out is not None:
+        raise click.UsageError("--stdout writes no file: leave out --out")
+    from obligations.net_reader import load
+
+    found = load(net, settings)
+    changed = options.not_default(found)
+    if changed and out is None and not stdout:
+        raise click.UsageError(
+            f"{', '.join(changed)} is not the default: say where with --out DIR, or --stdout"
+        )
+    derived = derived_or_differences(found)
+    if derived is None:
+        return 1
+    if not unchecked and not confirmed(derived, sys.stderr if stdout else sys.stdout):
+        click.echo(f"{net}: nothing written", err=True)
+        return 1
+
+    from obligations import generate
+
+    content = generate.text(derived, checked=not unchecked)
+    if stdout:
+        sys.stdout.write(content)
+        return 0
+    path = generate.write(content, out or Path("out"), found.module, force=force)
+    count = len(derived.obligations)
+    how = "not confirmed" if unchecked else "all confirmed"
+    click.echo(f"{path}: {count} declarations, {how}; {census_line(found)}")
+    return 0
+
+
+def derived_or_differences(net: Net) -> Derived | None:
+    """The statements of a net, or nothing after telling where its conventions differ."""
+    from obligations.derive import derive, sections
+    from obligations.generate import differences
+
+    parts = sections(net)
+    found = differences(net, parts)
+    if not found:
+        return derive(net, parts)
+    for difference in found:
+        click.echo(difference.render(net.source), err=True)
+    places = "1 place" if len(found) == 1 else f"{len(found)} places"
+    click.echo(f"{net.name}: the conventions differ from the forward in {places}", err=True)
+    return None
+
+
+def confirmed(derived: Derived, stream: object) -> bool:
+    """Whether every statement holds; the ledger is printed."""
+    from obligations import report
+    from obligations.check import confirm
+
+    with report.working(f"confirming {derived.net.name}") as progress:
+        ledger = confirm(derived, progress=progress)
+    report.ledger(ledger, stream)  # type: ignore[arg-type]
+    return ledger.ok
+
+
+def census_line(net: Net) -> str:
+    """The census in a few words."""
+    from obligations.census import census
+
+    count = census(net)
+    return f"{count.total} tensors, {count.with_biases} with convolution biases"

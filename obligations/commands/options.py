@@ -1,0 +1,46 @@
+"""Options that several commands take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from obligations.net import Net
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def _settings(ctx: click.Context, param: click.Parameter, value: Sequence[str]) -> dict[str, str]:
+    out: dict[str, str] = {}
+    for item in value:
+        key, equals, setting = (part.strip() for part in item.partition("="))
+        if not (key and equals and setting):
+            raise click.BadParameter(f"'{item}' is not KEY=VALUE")
+        if out.setdefault(key, setting) != setting:
+            raise click.BadParameter(f"{key} is set twice, to {out[key]} and to {setting}")
+    return out
+
+
+def settings(function: _Function) -> _Function:
+    """``--set KEY=VALUE``, any number of times, as a dictionary."""
+    return click.option(
+        "--set",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        callback=_settings,
+        help="Set an option of the net, such as precision=f32.",
+    )(function)
+
+
+def net(function: _Function) -> _Function:
+    """The argument ``NET``."""
+    return click.argument("net", metavar="NET")(function)
+
+
+def not_default(found: Net) -> list[str]:
+    """The settings of a net that are not at their defaults, as ``key=value``."""
+    defaults = {o.name: o.values[0] for o in found.options} | {"precision": "switch"}
+    return [f"{k}={v}" for k, v in found.settings.items() if v != defaults.get(k, v)]

@@ -31,7 +31,6 @@ from obligations.ops.base import Array, Operation
 from obligations.shadow.clauses import Leaf, leaves, node_magnitude, node_value
 from obligations.shadow.evaluate import STEP, Evaluator, relative_error
 from obligations.shadow.forward import (
-    axes,
     input_gradient,
     parameter_gradient,
     run,
@@ -375,7 +374,8 @@ def check_step(
         o for o in operations().values() if o.backward.defined_in_file == obligation.name
     )
     constant = env.find(obligation.name)
-    assert constant is not None and constant.body is not None
+    assert constant is not None
+    assert constant.body is not None
     for seed in seeds:
         rng = np.random.default_rng([seed, zlib.crc32(obligation.name.encode())])
         sizes = {"N": 2, "ic": 3, "oc": 4, "c": 3, "h": 2, "w": 3, "kH": 3, "kW": 3}
@@ -561,7 +561,8 @@ class NetCheck:
     def loss(self, point: NetPoint, logits: Array) -> Array:
         """The loss the capstone's cotangent belongs to, ``(p, 1)``, from the logits."""
         if not self.derived.net.capstone.threaded:
-            return (logits * point.g).sum(axis=-1, keepdims=True)
+            linear: Array = (logits * point.g).sum(axis=-1, keepdims=True)
+            return linear
         z = logits.reshape(logits.shape[0], point.batch, point.classes)
         t = point.target.reshape(1, point.batch, point.classes)
         target = (1 - point.alpha) * t + point.alpha / point.classes

@@ -9,7 +9,9 @@ from typing import Any, Literal
 BOUND = 1e-9
 """The largest relative error at which a statement holds."""
 
-Verdict = Literal["holds", "fails", "not the gradient", "incomplete", "not evaluated"]
+Verdict = Literal[
+    "holds", "fails", "not the gradient", "incomplete", "not evaluated", "not evaluable"
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,6 +79,9 @@ class Obligation:
         For a bundle: its clauses in order.
     section
         The heading it stands under.
+    roles
+        For a declaration read from a file: what the description calls a binder, where the file
+        calls it otherwise.
     """
 
     kind: ObligationKind
@@ -90,6 +93,7 @@ class Obligation:
     site: str = ""
     slots: tuple[Slot, ...] = ()
     notes: Mapping[str, str] = field(default_factory=dict)
+    roles: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

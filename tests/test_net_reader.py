@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lark import Lark
 
 from obligations._net.names import lean_name, show_shape
+from obligations._net.parse import _parser
 from obligations.errors import InputError, ObligationsError, Source
 from obligations.net import Block, Net
 from obligations.net_reader import dimension, load, net_source, read_net
@@ -242,6 +244,15 @@ def test_the_order_of_a_blocks_lines_is_free() -> None:
     assert lines in first
     moved = first.replace(lines, "").replace("\n  render the id", "\n" + lines + "  render the id")
     assert said(read(moved + "block Inv" + rest)) == said(read(TEXTS["tiny"]))
+
+
+def test_the_grammar_has_no_conflicts(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("DEBUG", logger="lark"):
+        Lark('start: "i" start ["e" start] | "x"', parser="lalr", debug=True)
+        assert "Shift/Reduce conflict" in caplog.text
+        caplog.clear()
+        _parser(debug=True)
+    assert caplog.text == ""
 
 
 # ---- mistakes ----

@@ -250,6 +250,8 @@ def _kind(
 
 
 def _graph(b: BlockContext, line: text.GraphLine) -> Graph:
+    if line.twice:
+        b.net.fail(line.name, f"a clause about {line.name} stands twice")
     for word in line.fan_in:
         b.net.known(word, FAN_IN, "unknown branch")
     b.net.distinct(line.fan_in, "branch")

@@ -22,8 +22,8 @@ MAX_DIGITS = 9
 
 
 @cache
-def _parser() -> Lark:
-    """Both grammars in one LALR parser, built on first use."""
+def _parser(debug: bool = False) -> Lark:
+    """Both grammars in one LALR parser, built on first use; ``debug`` logs conflicts."""
 
     def beside(_base: object, path: str) -> tuple[str, str]:
         return path, grammar(path.removesuffix(".lark"))
@@ -34,6 +34,7 @@ def _parser() -> Lark:
         parser="lalr",
         transformer=Rules(),
         import_paths=[beside],
+        debug=debug,
     )
 
 
@@ -108,6 +109,7 @@ _SECTIONS = (
 )
 _LEXEME = re.compile(r"[^\W\d][\w'.-]*|%\w*|\d+|\"[^\"\n]*\"?|\S")
 _LISTED = 8
+_SHOWN = 60
 
 
 def _explain(source: Source, start: str, error: UnexpectedInput) -> InputError:
@@ -159,7 +161,9 @@ def _unexpected(source: Source, position: int, expected: list[str]) -> InputErro
         message = "the line ends too early"
         return InputError(source, span, f"{message}: {listed}" if listed else message)
     word = found.group()
-    shown = f"'{word}'" if word.isprintable() else f"character U+{ord(word):04X}"
+    if word.startswith('"') and (len(word) == 1 or not word.endswith('"')):
+        return InputError(source, _span(text, position, 1), "these quotes are not closed")
+    shown = f"'{_shortened(word)}'" if word.isprintable() else f"character U+{ord(word[0]):04X}"
     hint = ""
     if word == "=" and "'←'" in expected:
         hint = "a value of the chain is written with %, as in %dn1 = …"
@@ -171,6 +175,10 @@ def _unexpected(source: Source, position: int, expected: list[str]) -> InputErro
             hint = f"'{word}' is a word of the language here, and not a name"
     message = f"unexpected {shown}" + (f": {listed}" if listed else "")
     return InputError(source, _span(text, position, len(word)), message, hint=hint)
+
+
+def _shortened(word: str) -> str:
+    return word if len(word) <= _SHOWN else word[:_SHOWN] + "…"
 
 
 def _starts_line(text: str, position: int) -> bool:

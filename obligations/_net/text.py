@@ -131,6 +131,7 @@ class GraphLine:
     transitive: bool = False
     defined_here: bool = False
     up_to: Token | None = None
+    twice: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -509,7 +510,7 @@ class Rules(Transformer[Token, Any]):
     def graph(self, name: Token, *clauses: dict[str, Any]) -> GraphLine:
         merged: dict[str, Any] = {}
         for clause in clauses:
-            merged.update(clause)
+            merged |= {"twice": True} if clause.keys() & merged.keys() else clause
         return GraphLine(name, **merged)
 
     def fan_in(self, *words: Token) -> dict[str, Any]:

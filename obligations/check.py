@@ -343,7 +343,8 @@ def block_zero_reason(section: Section, name: str) -> str | None:
                 if readers and all(
                     r.operation is not None and r.operation.word == "bn" for r in readers
                 ):
-                    return f"the BatchNorm at {readers[0].name} removes a constant per channel"
+                    place = readers[0].name
+                    return f"a constant per channel, removed by the BatchNorm at {place}"
     return None
 
 

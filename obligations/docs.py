@@ -434,7 +434,8 @@ class _Writer:
         )
         return (
             f"What the loss sends to the logits{said}. Row `n` is the derivative of the "
-            f"soft-target cross-entropy, over `B`; the targets of an example need only sum to 1 (`ht`). {use}."
+            f"soft-target cross-entropy, over `B`; the targets of an example need only sum to 1 "
+            f"(`ht`). {use}."
         )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -239,7 +240,7 @@ _MODIFIERS = _words(
 _DECLARATIONS = _words(
     "theorem lemma def abbrev structure class inductive coinductive instance axiom example opaque "
     "irreducible_def proof_wanted"
-)
+) | {"class inductive", "class abbrev"}
 # Never inside a term or a tactic, so they begin a command wherever they stand outside brackets.
 _RESERVED = _words("theorem def abbrev structure inductive axiom namespace")
 # These stand in terms and tactics too (`open Foo in simp`), or may name a field: they begin a
@@ -269,7 +270,7 @@ _NAME = re.compile(rf"{_PART}(?:\.(?:{_PART}|\d+))*")
 _STRING = r"""(?<![\w'!?])r(?P<hashes>\#*)".*?(?:"(?P=hashes)|\Z)
     | "[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)
     | (?<![\w'!?])'(?:[^'\\\n]|\\[^\n]{1,8}?)'
-    | «[^»\n]*»"""
+    | «[^»\n]*+»?"""
 _LONGEST_PRELUDE = 4000  # How far the `in` of `open … in` is looked for.
 _MAX_NAMESPACES = 200  # Deeper ones are still commands, but add nothing to a name.
 _OPEN, _CLOSE = "([{⟨⦃", ")]}⟩⦄"
@@ -294,6 +295,7 @@ _MARK = re.compile(
 _BRACKET = re.compile(
     rf"(?P<text>{_STRING}) | (?P<open>[(\[{{⟨⦃]) | (?P<close>[)\]}}⟩⦄])", re.DOTALL | re.VERBOSE
 )
+_NEXT = re.compile(rf"^[ \t]*+(?:{'|'.join(sorted(_ANY))})(?![\w'!?.«])", re.MULTILINE)
 _COMMA = re.compile(
     rf"(?P<text>{_STRING}) | (?P<open>[(\[{{⟨⦃]) | (?P<close>[)\]}}⟩⦄]) | (?P<comma>,)",
     re.DOTALL | re.VERBOSE,
@@ -304,7 +306,8 @@ _TAIL = re.compile(
     re.MULTILINE,
 )
 _DERIVING = re.compile(r"(?<![\w'!?.«])(deriving)(?![\w'!?.»])")
-_FIELDED = frozenset(["structure", "inductive", "class", "coinductive"])
+_CONSTRUCTORS = frozenset(["inductive", "coinductive", "class inductive"])
+_FIELDED = _CONSTRUCTORS | {"structure", "class"}
 _OPTION = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|\d+|→|->')
 _COMMAND_WORD = re.compile(rf"\#?{_WORD}")
 _SECOND_WORD = re.compile(r"\s+(?:inductive|abbrev)(?![\w'!?.])")
@@ -364,6 +367,7 @@ class _Reader:
         self.scope = Scope()
         # What each open `namespace`, `section` or `mutual` is called, and the scope before it.
         self.blocks: list[tuple[str, Scope]] = []
+        self.names: Counter[str] = Counter()
 
     def slice(self, start: int, end: int) -> Slice:
         return Slice(self.text, start, end)
@@ -456,8 +460,9 @@ class _Reader:
             if found and found[-1][1].word not in _ANY and self.ends_in(position):
                 # `count_heartbeats in theorem …`: the words before belong to this command.
                 start, unknown = found.pop()
-                header.within.insert(0, (unknown.word_at, self.back(position)))
-                header.within[:0] = unknown.within
+                unknown.within.append((unknown.word_at, self.back(position)))
+                unknown.within.extend(header.within)
+                header.within = unknown.within
             else:
                 start = self.docstring_before(position, found[-1][0] if found else 0)
             found.append((start, header))
@@ -534,6 +539,7 @@ class _Reader:
                 )
             ):
                 header.word_end = second.end()
+                header.word = " ".join(code[position : header.word_end].split())
             return header
         header.word_end = max(header.word_end, position)
         if not header.word:
@@ -545,7 +551,8 @@ class _Reader:
         if word not in ("open", "set_option", "variable", "include", "omit", "universe"):
             return 0
         code = self.code
-        end = min(len(code), position + _LONGEST_PRELUDE)
+        following = _NEXT.search(code, position, position + _LONGEST_PRELUDE)
+        end = following.start() if following else min(len(code), position + _LONGEST_PRELUDE)
         while True:
             position = self.skip(position)
             if position >= end:
@@ -622,6 +629,7 @@ class _Reader:
             else:
                 for part in _parts(name) or [""]:
                     self.blocks.append((part, self.scope))
+                    self.names[part] += 1
                     if word == "namespace" and len(self.blocks) <= _MAX_NAMESPACES:
                         outer = self.scope.namespace
                         self.scope = Scope(self.scope, f"{outer}.{part}" if outer else part)
@@ -634,14 +642,17 @@ class _Reader:
             return
         if name and [block[0] for block in self.blocks[-len(parts) :]] != parts:
             # A file with an `end` missing: leave what is inside as well.
-            names = [block[0] for block in self.blocks]
-            if parts[-1] not in names:
+            if not self.names[parts[-1]]:
                 return
-            innermost = len(names) - 1 - names[::-1].index(parts[-1])
-            del self.blocks[innermost + 1 :]
+            while self.blocks[-1][0] != parts[-1]:
+                self.leave()
             parts = parts[-1:]
-        self.scope = self.blocks[-len(parts)][1]
-        del self.blocks[-len(parts) :]
+        for _ in parts:
+            self.leave()
+
+    def leave(self) -> None:
+        name, self.scope = self.blocks.pop()
+        self.names[name] -= 1
 
     def open(self, at: Slice, start: int, end: int) -> Open:
         """Read what follows the word ``open``."""
@@ -707,9 +718,12 @@ class _Reader:
                 rest = self.slice(stretch.start + len("variable"), self.back(stretch.end - 2))
                 scope = Scope(scope, namespace, variable=rest)
         docstring = None
-        if self.text.source.text.startswith("/--", at.start):
-            i = bisect_left(self.text.comments, (at.start, 0))
-            docstring = self.slice(*self.text.comments[i])
+        comments = self.text.comments
+        for i in range(bisect_left(comments, (at.start, 0)), len(comments)):
+            if comments[i][0] >= header.word_at:
+                break
+            if self.text.source.text.startswith("/--", comments[i][0]):
+                docstring = self.slice(*comments[i])
         return Declaration(
             at,
             header.word,
@@ -758,9 +772,9 @@ class _Reader:
                 else:
                     body_kind, body = ":=", match.end()
             elif sign == "|":
-                if kind != "inductive" and match.end() > asked:
+                if kind not in _CONSTRUCTORS and match.end() > asked:
                     equations, asked = self.equations(match.end(), end)
-                if kind == "inductive" or equations:
+                if kind in _CONSTRUCTORS or equations:
                     body_kind, body = "|", match.start()
             elif sign == "where":
                 body_kind, body = "where", match.end()

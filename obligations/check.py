@@ -855,6 +855,10 @@ def confirm(
     env = typed_environment(derived)
     net_check = NetCheck.build(derived)
     tallies, zeros = evaluate(derived, derived.obligations, env, net_check, seeds, tell)
+    tell("hypotheses")
+    further = hypotheses.rows(derived, env, seeds[0])
+    tell("beyond one device")
+    further += beyond.rows(derived, net_check, seeds)
     rows = tuple(tallies[o.name].row(o) for o in derived.obligations)
     return Ledger(
         derived.net.name,

@@ -49,6 +49,18 @@ class Row:
         return max(self.errors.values(), default=0.0)
 
 
+def _plain(row: Row) -> dict[str, Any]:
+    return {
+        "name": row.name,
+        "kind": row.kind,
+        "sizes": row.sizes,
+        "errors": dict(row.errors),
+        "margin": row.margin,
+        "verdict": row.verdict,
+        "notes": list(row.notes),
+    }
+
+
 @dataclass(frozen=True, slots=True)
 class Zero:
     """A tensor whose gradient is zero by theory, why, and the size of what was found."""
@@ -60,7 +72,11 @@ class Zero:
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The rows of one net, what was scaled, and which tensors have a zero gradient."""
+    """The rows of one net, what was scaled, and which tensors have a zero gradient.
+
+    ``rows`` has one row a declaration, in the file's order; ``further`` what is claimed beside
+    the file: each tie's hypotheses, replicas, rounding, targets.
+    """
 
     net: str
     rows: tuple[Row, ...]
@@ -69,15 +85,16 @@ class Ledger:
     seconds: float
     seeds: tuple[int, ...]
     notes: tuple[str, ...] = field(default=())
+    further: tuple[Row, ...] = field(default=())
 
     @property
     def ok(self) -> bool:
         """Whether every row holds."""
-        return all(r.verdict == "holds" for r in self.rows)
+        return not self.failing()
 
     def failing(self) -> tuple[Row, ...]:
         """The rows that do not hold."""
-        return tuple(r for r in self.rows if r.verdict != "holds")
+        return tuple(r for r in (*self.rows, *self.further) if r.verdict != "holds")
 
     def as_json(self) -> dict[str, Any]:
         """Plain data, for ``--json``."""
@@ -88,18 +105,8 @@ class Ledger:
             "seeds": list(self.seeds),
             "seconds": round(self.seconds, 3),
             "bound": BOUND,
-            "rows": [
-                {
-                    "name": r.name,
-                    "kind": r.kind,
-                    "sizes": r.sizes,
-                    "errors": dict(r.errors),
-                    "margin": r.margin,
-                    "verdict": r.verdict,
-                    "notes": list(r.notes),
-                }
-                for r in self.rows
-            ],
+            "rows": [_plain(r) for r in self.rows],
+            "further": [_plain(r) for r in self.further],
             "zero_by_theory": [
                 {"tensor": z.tensor, "reason": z.reason, "found": z.found} for z in self.zeros
             ],

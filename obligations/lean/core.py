@@ -691,7 +691,7 @@ def _telescope(out: Writer, word: str, binders: tuple[s.Binder, ...], end: str) 
 def _lemma(
     out: Writer, declaration: Declaration, index: int, lemma: s.Term, regions: list[Region]
 ) -> bool:
-    """Whether an application a tactic proof starts from is written: when all its names are known."""
+    """Write an application a tactic proof starts from if all its names are known: if it did."""
     types: Types = {n: b.type for b in declaration.binders for n in b.names}
     try:
         if _unknown(lemma, types, out.names):

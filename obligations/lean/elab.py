@@ -149,7 +149,7 @@ def elaborate_declaration(
     elab = _Elab(env)
     scope: dict[str, Local] = {}
     params = elab.binders(binders, scope)
-    result = elab.term(type_, scope, None)
+    result = elab.type(type_, scope)
     typed_body = None if body is None else elab.term(body, scope, result)
     zonk = _Zonk()
     fixed = tuple(Param(zonk.local(p.local), p.implicit) for p in params)
@@ -232,7 +232,7 @@ class _Elab:
                 if group.type is None:
                     type_: Typed = Meta(f"type of {name}", TYPE)
                 else:
-                    type_ = self.term(group.type, scope, None)
+                    type_ = self.type(group.type, scope)
                 local = Local(name, type_)
                 scope[name] = local
                 out.append(Param(local, group.kind in ("{", "[", "⦃")))
@@ -246,6 +246,16 @@ class _Elab:
         found = self._term(term, scope, expected)
         if expected is not None:
             self.fit(found, expected, term)
+        return found
+
+    def type(self, term: s.Term, scope: Mapping[str, Local]) -> Typed:
+        """Elaborate ``term``, which must be a type or a statement."""
+        found = self.term(term, scope, None)
+        if _head(type_of(found)) not in ("Type", "Prop"):
+            raise ElabError(
+                f"'{_brief(term)}' has type {show(type_of(found))}, expected a type or a statement",
+                term.span,
+            )
         return found
 
     def fit(self, found: Typed, expected: Typed, term: s.Term) -> None:

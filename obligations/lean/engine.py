@@ -47,6 +47,8 @@ _OUT_OF_MEMORY = re.compile(
     r"|failed to map segment",
     re.IGNORECASE,
 )
+# Lean stops at 100 errors otherwise, and what comes after would pass for accepted.
+_ALL_ERRORS = "-DmaxErrors=0"
 _DECLARATION = re.compile(
     r"^[ \t]*(?:@\[[^\]]*\]\s*)?"
     r"(?:(?:noncomputable|private|protected|unsafe|partial|local|scoped)\s+)*"
@@ -136,9 +138,11 @@ def run(lean: Lean, text: str, *, seconds: float, memory_mib: int) -> list[Messa
     LeanError
         Lean could not start, crashed, ran out of time or memory, or wrote what is not a message.
     """
-    done = _lean(
-        lean, ["--json", "-j2", "--stdin"], text=text, seconds=seconds, memory_mib=memory_mib
-    )
+    arguments = ["--json", "-j2", "--stdin"]
+    done = _lean(lean, [_ALL_ERRORS, *arguments], text=text, seconds=seconds, memory_mib=memory_mib)
+    if done.code and "unknown configuration option 'maxErrors'" in done.out + done.err:
+        # A Lean that does not know the option has no limit either.
+        done = _lean(lean, arguments, text=text, seconds=seconds, memory_mib=memory_mib)
     return _messages(done, f"Lean {lean.version}", memory_mib=memory_mib)
 
 

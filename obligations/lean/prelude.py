@@ -31,6 +31,10 @@ Declarations
     whose acceptance can be asked for by name: a ``theorem`` keeps its name even when its proof is
     refused.
 
+Messages
+    Without the classes ``CoeSort`` and ``CoeFun``, Lean says of a type or a function where none is
+    expected only that it does not know them. Nothing is an instance of either.
+
 What does not work: infix operators and ``∑``, ``∃``, ``¬``, ``×`` (:data:`CORE` has the names to
 print instead), coercions, tactics, an ``inductive`` with two constructors (the compiler wants
 ``cond``; hence ``Bool`` and ``Option`` are axioms and cannot be matched on), ``⟨…⟩`` for a type
@@ -74,6 +78,11 @@ structure And (a b : Prop) : Prop where
   intro ::
   left : a
   right : b
+@[reducible] def outParam (α : Sort u) : Sort u := α
+class CoeSort (α : Sort u) (β : outParam (Sort v)) where
+  coe : α → β
+class CoeFun (α : Sort u) (γ : outParam (α → Sort v)) where
+  coe : (f : α) → γ f
 noncomputable section
 axiom False : Prop
 def Not (a : Prop) : Prop := a → False

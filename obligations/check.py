@@ -28,7 +28,13 @@ from obligations.ledger import BOUND, Ledger, Row, Verdict, Zero
 from obligations.net import Net
 from obligations.obligation import Declaration, Obligation
 from obligations.ops.base import Array, Operation
-from obligations.shadow.clauses import Leaf, leaves, node_magnitude, node_value
+from obligations.shadow.clauses import (
+    Leaf,
+    leaves,
+    node_magnitude,
+    node_value,
+    read_cotangent,
+)
 from obligations.shadow.evaluate import STEP, Evaluator, relative_error
 from obligations.shadow.forward import (
     input_gradient,
@@ -38,6 +44,15 @@ from obligations.shadow.forward import (
 )
 from obligations.shadow.sample import NetPoint, Point, sample, sample_net
 from obligations.shadow.values import Record, WholeNet, net_values
+from obligations.slots import (
+    COTANGENT,
+    Expected,
+    clause_difference,
+    expected_clauses,
+    misplaced,
+    misplaced_fields,
+    node_name,
+)
 
 Progress = Callable[[str], None]
 
@@ -83,7 +98,8 @@ class _Tally:
         verdict = self.verdict
         if verdict == "holds":
             over = {c for c, e in self.errors.items() if not e <= BOUND}
-            if over == {"intent"}:
+            ties = obligation.kind in ("bundle", "capstone")
+            if over and ties and "statement" not in over:
                 verdict = "not the gradient"
             elif over:
                 verdict = "fails"
@@ -161,161 +177,236 @@ NUMERIC = (ArithmeticError, AssertionError, IndexError, KeyError, TypeError, Val
 """What NumPy and a value's functions raise at values that do not belong together."""
 
 
+@dataclass(slots=True, eq=False)
+class Sample:
+    """A point of a block and the derivatives of its forward there.
+
+    No statement takes part in either, so that one sample serves any number of them.
+    """
+
+    net: Net
+    section: Section
+    point: Point
+    bound: dict[bool, dict[str, Any]] = field(default_factory=dict)
+    gradients: dict[str, Array] = field(default_factory=dict)
+    values: dict[str, Array] = field(default_factory=dict)
+
+    def bindings(self, flag: bool) -> dict[str, Any]:
+        """Values of a statement's binders by name; the same objects every time."""
+        if flag not in self.bound:
+            self.bound[flag] = bindings(self.net, self.section, self.point, flag)
+            if flag:
+                base = self.bindings(False)
+                self.bound[flag] = {**base, FLAG: True}
+        return self.bound[flag]
+
+    def site(self, name: str) -> Array:
+        """The derivative of the contracted output under a perturbation at a site."""
+        if name not in self.gradients:
+            self.gradients[name] = site_gradient(self.point.case, name, self.point.dy)
+        return self.gradients[name]
+
+    def parameter(self, name: str) -> Array:
+        """The derivative in the parameter with the Lean name ``name``."""
+        key = f"∂{name}"
+        if key not in self.gradients:
+            self.gradients[key] = parameter_gradient(self.point.case, name, self.point.dy)
+        return self.gradients[key]
+
+    def value(self, name: str) -> Array:
+        """The forward's value at a site."""
+        if not self.values:
+            self.values |= run(self.point.case)
+        return self.values[name]
+
+
+def samples(net: Net, section: Section, seeds: Iterable[int]) -> Iterator[Sample]:
+    """Per seed and kind a sample, and one more with masks where an option is on."""
+    block = section.block
+    optional = any(
+        o.where == block.role and net.settings[o.name] != o.values[0] for o in net.options
+    )
+    for seed in seeds:
+        for kind in block.kinds:
+            for dropped in (False, True) if optional else (False,):
+                text = f"{block.name} {kind.name} {dropped}"
+                rng = np.random.default_rng([seed, zlib.crc32(text.encode())])
+                fwd = section.forwards[kind.name]
+                yield Sample(net, section, sample(net, block, kind, fwd, rng, dropped=dropped))
+
+
 class BlockCheck:
     """Confirms the obligations of one block at sampled points.
 
-    With ``tolerant``, a statement that cannot be evaluated is a verdict of its own; otherwise it
-    raises.
+    ``slots`` are the block's clauses as its forward implies them (made here where not given).
     """
 
     def __init__(
-        self, derived: Derived, env: Environment, section: Section, *, tolerant: bool = False
+        self,
+        derived: Derived,
+        env: Environment,
+        section: Section,
+        *,
+        slots: Mapping[str, Expected] | None = None,
     ) -> None:
         self.derived = derived
-        self.tolerant = tolerant
         self.net = derived.net
         self.env = env
         self.section = section
         self.values = net_values(self.net, env)
-
-    def points(self, seeds: Iterable[int]) -> Iterator[Point]:
-        """Per seed and kind a point, and one more with masks where an option is on."""
-        block = self.section.block
-        optional = any(
-            o.where == block.role and self.net.settings[o.name] != o.values[0]
-            for o in self.net.options
-        )
-        for seed in seeds:
-            for kind in block.kinds:
-                for dropped in (False, True) if optional else (False,):
-                    text = f"{block.name} {kind.name} {dropped}"
-                    rng = np.random.default_rng([seed, zlib.crc32(text.encode())])
-                    yield sample(
-                        self.net,
-                        block,
-                        kind,
-                        self.section.forwards[kind.name],
-                        rng,
-                        dropped=dropped,
-                    )
+        self.slots = expected_clauses(self.net, section.block, env) if slots is None else slots
 
     def check(
         self, obligations: list[Obligation], seeds: Iterable[int]
     ) -> tuple[dict[str, _Tally], dict[str, Zero]]:
         tallies = {o.name: _Tally() for o in obligations}
         zeros: dict[str, Zero] = {}
-        for point in self.points(seeds):
+        for at in samples(self.net, self.section, seeds):
             evaluator = Evaluator(self.env, self.values)
-            cache: dict[str, Array] = {}
             for obligation in obligations:
-                if point.kind.name not in obligation.kinds:
+                if at.point.kind.name not in obligation.kinds:
                     continue
                 tally = tallies[obligation.name]
-                tally.sizes[sizes_text(self.section, point)] = None
-                tally.margin = min(tally.margin, point.margins.worst)
-                arguments = (obligation, point, evaluator, tally, cache, zeros)
-                guarded(tally, partial(self._one, *arguments), self.tolerant)
+                tally.sizes[sizes_text(self.section, at.point)] = None
+                tally.margin = min(tally.margin, at.point.margins.worst)
+                self.one(obligation, at, evaluator, tally, zeros)
         return tallies, zeros
 
-    def _one(
+    def one(
         self,
         obligation: Obligation,
-        point: Point,
+        at: Sample,
         evaluator: Evaluator,
         tally: _Tally,
-        cache: dict[str, Array],
         zeros: dict[str, Zero],
     ) -> None:
+        """Evaluate one obligation at one sample, into ``tally`` and ``zeros``."""
         constant = self.env.find(obligation.name)
         assert constant is not None
-        values = bindings(self.net, self.section, point, False)
-        if obligation.kind in ("graph", "graph lemma"):
-            values |= {"x": point.case.x, "e": point.dy}
-        scope = scope_of(constant, values, obligation.roles)
-        case, dy = point.case, point.dy
+        values = at.bindings(False)
+        scope = scope_of(constant, values)
+        case, dy = at.point.case, at.point.dy
+        fwd = self.section.forwards[at.point.kind.name]
         match obligation.kind:
             case "value":
                 assert constant.body is not None
                 got = np.asarray(evaluator.value(constant.body, scope))
-                wanted = run(case)[obligation.site]
+                wanted = at.value(obligation.site)
                 tally.add("value", relative_error(got, wanted), where(got, wanted))
             case "cotangent":
                 assert constant.body is not None
                 got = np.asarray(evaluator.value(constant.body, scope))
-                site = obligation.site
-                if site not in cache:
-                    cache[site] = site_gradient(case, site, dy)
-                wanted = cache[site]
+                wanted = at.site(obligation.site)
                 tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
             case "graph":
                 assert constant.body is not None
+                graph_values = {**values, "x": case.x, "e": dy}
+                scope = scope_of(constant, graph_values)
                 got = np.asarray(evaluator.value(constant.body, scope))
-                wanted = input_gradient(case, dy)
+                wanted = at.site(self.section.block.input)
                 tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
             case "graph lemma" | "tie":
+                if obligation.kind == "graph lemma":
+                    scope = scope_of(constant, {**values, "x": case.x, "e": dy})
                 for equation in evaluator.equations(constant.type, scope):
                     tally.add("statement", equation.error(), where(equation.left, equation.right))
             case "bundle":
-                self._bundle(obligation, point, evaluator, tally, zeros, cache)
+                self._bundle(obligation, at, evaluator, tally, zeros)
             case "bundle proof":
-                # Where it states the bundle at its own binders, the bundle's row evaluates it.
-                if _states(constant, self.env):
-                    tally.add("statement", 0.0)
-                else:
-                    self._bundle(obligation, point, evaluator, tally, zeros, cache)
+                # It states the bundle, which its own row evaluates: what is checked here is that
+                # the statement is that bundle at its own binders.
+                tally.add("statement", 0.0 if _states(constant, self.env) else float("inf"))
+        for note in misplaced(constant.body or constant.type, self.env, fwd):
+            tally.worse("fails", note)
 
     def _bundle(
         self,
         obligation: Obligation,
-        point: Point,
+        at: Sample,
         evaluator: Evaluator,
         tally: _Tally,
         zeros: dict[str, Zero],
-        cache: dict[str, Array],
     ) -> None:
         constant = self.env.find(obligation.name)
-        assert constant is not None
-        term = constant.type if constant.body is None else constant.body
-        names = {obligation.roles.get(p.local.name, p.local.name) for p in constant.params}
-        flags = (False, True) if FLAG in names else (False,)
+        assert constant is not None and constant.body is not None
+        flags = (False, True) if any(p.local.name == FLAG for p in constant.params) else (False,)
         seen: dict[str, int] = {}
         for flag in flags:
-            values = bindings(self.net, self.section, point, flag)
-            scope = scope_of(constant, values, obligation.roles)
-            for leaf in leaves(evaluator, term, scope):
+            scope = scope_of(constant, at.bindings(flag))
+            for leaf in leaves(evaluator, constant.body, scope):
                 name = leaf.path[-1]
-                if len(leaf.path) == 1:
-                    name = obligation.roles.get(name, name)
                 if not flag:
                     seen[name] = seen.get(name, 0) + 1
-                for equation in evaluator.equations(leaf.statement, leaf.scope):
-                    tally.add(
-                        "statement",
-                        equation.error(),
-                        f"{name}: {where(equation.left, equation.right)}",
-                    )
-                got = node_value(evaluator, leaf)
-                if name not in point.case.parameters:
-                    tally.worse("incomplete", f"{name} is no parameter of the block")
-                    continue
-                key = f"∂{name}"
-                if key not in cache:
-                    cache[key] = parameter_gradient(point.case, name, point.dy)
-                wanted = cache[key].reshape(1, -1)
-                scale = float(np.max(node_magnitude(evaluator, leaf)))
-                if got.shape != wanted.shape:
-                    tally.add("intent", float("inf"), f"{name}: the node has another shape")
-                    continue
-                tally.add(
-                    "intent", relative_error(got, wanted, scale), f"{name}: {where(got, wanted)}"
-                )
-                self._zero(name, wanted, scale, zeros)
-        for site in self.section.forwards[point.kind.name].sites.values():
+                self.clause(leaf, at, evaluator, tally, zeros, flag)
+        for site in self.section.forwards[at.point.kind.name].sites.values():
             for p in site.parameters:
                 count = seen.get(p.lean, 0)
                 if p.trained and count != 1:
                     times = "no clause" if count == 0 else f"{count} clauses"
                     tally.worse("incomplete", f"{p.lean} has {times}")
+
+    def clause(
+        self,
+        leaf: Leaf,
+        at: Sample,
+        evaluator: Evaluator,
+        tally: _Tally,
+        zeros: dict[str, Zero],
+        flag: bool,
+    ) -> None:
+        """One gradient node: its statement, the cotangent it reads, the node, its other slots.
+
+        The cotangent has a column of its own because a node can be right at the wrong one: a
+        bias before a BatchNorm has a zero gradient whatever it reads.
+        """
+        name = leaf.path[-1]
+        before = dict(tally.errors)
+        for equation in evaluator.equations(leaf.statement, leaf.scope):
+            tally.add(
+                "statement", equation.error(), f"{name}: {where(equation.left, equation.right)}"
+            )
+        case = at.point.case
+        owner = next(
+            (p for x in case.fwd.sites.values() for p in x.parameters if p.lean == name), None
+        )
+        if owner is None or name not in case.parameters:
+            tally.worse("incomplete", f"{name} is no parameter of the block")
+            return
+        cot, right = read_cotangent(evaluator, leaf), at.site(owner.site)
+        if cot.shape != right.shape:
+            tally.add("cotangent", float("inf"), f"{name} reads a cotangent of another shape")
+            return
+        error = relative_error(cot, right)
+        tally.add("cotangent", error, f"{name} reads the cotangent {where(cot, right)}")
+        got = node_value(evaluator, leaf)
+        wanted = at.parameter(name).reshape(1, -1)
+        scale = float(np.max(node_magnitude(evaluator, leaf)))
+        if got.shape != wanted.shape:
+            tally.add("intent", float("inf"), f"{name}: the node has another shape")
+            return
+        tally.add("intent", relative_error(got, wanted, scale), f"{name}: {where(got, wanted)}")
+        self._zero(name, wanted, scale, zeros)
+        if all(e <= BOUND for c, e in tally.errors.items() if e != before.get(c)):
+            note = self._slots(leaf, at, evaluator, flag)
+            if note is not None:
+                tally.worse("fails", f"{name}: {note}")
+
+    def _slots(self, leaf: Leaf, at: Sample, evaluator: Evaluator, flag: bool) -> str | None:
+        """What stands in a slot no value depends on, where it is not the layer's."""
+        name = leaf.path[-1]
+        known = self.slots.get(name)
+        if known is None:
+            return None
+        owner = next(
+            p for x in at.point.case.fwd.sites.values() for p in x.parameters if p.lean == name
+        )
+        values = {**at.bindings(flag), COTANGENT: at.site(owner.site)}
+        for form in known.forms:
+            assert form.body is not None
+            for other in leaves(evaluator, form.body, scope_of(form, values)):
+                if other.path[-1] == name and node_name(other) == node_name(leaf):
+                    return clause_difference(evaluator, leaf, other)
+        return f"the gradient node is {node_name(leaf)}, which is not its layer's"
 
     def _zero(self, name: str, wanted: Array, scale: float, zeros: dict[str, Zero]) -> None:
         reason = block_zero_reason(self.section, name)
@@ -849,6 +940,8 @@ def confirm(
     ElabError
         When a statement is not well typed.
     """
+    from obligations import beyond, hypotheses
+
     start = time.perf_counter()
     seeds = tuple(seeds)
     tell = progress or (lambda _: None)
@@ -868,4 +961,5 @@ def confirm(
         time.perf_counter() - start,
         seeds,
         derived.left_out,
+        tuple(further),
     )

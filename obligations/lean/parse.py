@@ -53,7 +53,7 @@ MAX_DEPTH = 200
 MAX_TOKENS = 200_000
 """How many tokens one term may have; the longest statement of a tie file has some thousands."""
 
-MAX_LENGTH = 2_000_000
+MAX_LENGTH = 1_000_000
 """How many characters one term may have."""
 
 _MAX_DIGITS = 4000  # Python refuses to read integers of more than 4300 digits.
@@ -122,6 +122,7 @@ _OPEN = {
     "LBRACKET": "RBRACKET",
     "LSTRICT": "RSTRICT",
     "LANGLE": "RANGLE",
+    "TIGHT": "RBRACKET",
 }
 _CLOSE = frozenset(_OPEN.values())
 _SEPARATORS = frozenset({"COMMA", "COLON", "ASSIGN", "DARROW", "SEP"})
@@ -264,7 +265,8 @@ def _reach(tokens: list[_Token], start: int, column: int) -> int:
     """
     block = tokens[start].value == "by"
     commas = tokens[start].value != "match"
-    depth = asked = 0
+    asked = int(not tokens[start].value.isalpha() and not tokens[start].value.isascii())
+    depth = 0
     line = tokens[start].line
     for i in range(start + 1, len(tokens)):
         token = tokens[i]
@@ -482,9 +484,12 @@ _DESCRIBED = {
 def _fold(tokens: list[_Token], at: int) -> list[_Token] | None:
     """``tokens`` with the smallest stretch around the unexpected ``tokens[at]`` made opaque.
 
-    First choice is what a binder opens, if its binders are at fault; then what stands between
-    two separators; then the brackets around it. None when all of it is one opaque token already.
+    First choice is the bracket that opens there; then what a binder opens, if its binders are at
+    fault; then what stands between two separators; then the brackets around it. None when all of
+    it is one opaque token already.
     """
+    if at < len(tokens) and tokens[at].type in _OPEN and tokens[at].type != "TIGHT":
+        return _replaced(tokens, at, min(_segment_end(tokens, at + 1) + 1, len(tokens)))
     opener, binder, after = -1, -1, 0
     depth = 0
     ended: set[str] = set()
@@ -504,14 +509,14 @@ def _fold(tokens: list[_Token], at: int) -> list[_Token] | None:
                 ended.add(kind)
                 after = max(after, i + 1)
     after = max(after, opener + 1)
-    close = _segment_end(tokens, at, frozenset(), 0, 0)
+    close = _segment_end(tokens, at)
     if binder >= 0:
         asked = tokens[binder].type in ("QUANTIFIER", "BIGOP")
         end = _segment_end(
             tokens, binder + 1, frozenset({"COMMA", "SEP"}), asked, tokens[binder].type == "LET"
         )
         return _replaced(tokens, binder, max(end, min(at + 1, close)))
-    end = _segment_end(tokens, at, _SEPARATORS, 0, 0)
+    end = _segment_end(tokens, at, _SEPARATORS)
     if end > after and not (end == after + 1 and tokens[after].type == "RAW"):
         return _replaced(tokens, after, end)
     if opener >= 0:
@@ -522,7 +527,11 @@ def _fold(tokens: list[_Token], at: int) -> list[_Token] | None:
 
 
 def _segment_end(
-    tokens: list[_Token], start: int, stops: frozenset[str], commas: int, lets: int
+    tokens: list[_Token],
+    start: int,
+    stops: frozenset[str] = frozenset(),
+    commas: int = 0,
+    lets: int = 0,
 ) -> int:
     """The first token from ``start`` on that closes the bracket around it or is one of ``stops``.
 

@@ -238,7 +238,9 @@ def samples(net: Net, section: Section, seeds: Iterable[int]) -> Iterator[Sample
 class BlockCheck:
     """Confirms the obligations of one block at sampled points.
 
-    ``slots`` are the block's clauses as its forward implies them (made here where not given).
+    With ``tolerant``, a statement that cannot be evaluated is a verdict of its own; otherwise it
+    raises. ``slots`` are the block's clauses as its forward implies them (made here where not
+    given).
     """
 
     def __init__(
@@ -247,9 +249,11 @@ class BlockCheck:
         env: Environment,
         section: Section,
         *,
+        tolerant: bool = False,
         slots: Mapping[str, Expected] | None = None,
     ) -> None:
         self.derived = derived
+        self.tolerant = tolerant
         self.net = derived.net
         self.env = env
         self.section = section
@@ -269,7 +273,11 @@ class BlockCheck:
                 tally = tallies[obligation.name]
                 tally.sizes[sizes_text(self.section, at.point)] = None
                 tally.margin = min(tally.margin, at.point.margins.worst)
-                self.one(obligation, at, evaluator, tally, zeros)
+                guarded(
+                    tally,
+                    partial(self.one, obligation, at, evaluator, tally, zeros),
+                    self.tolerant,
+                )
         return tallies, zeros
 
     def one(
@@ -284,9 +292,9 @@ class BlockCheck:
         constant = self.env.find(obligation.name)
         assert constant is not None
         values = at.bindings(False)
-        scope = scope_of(constant, values)
-        case, dy = at.point.case, at.point.dy
-        fwd = self.section.forwards[at.point.kind.name]
+        if obligation.kind in ("graph", "graph lemma"):
+            values = {**values, "x": at.point.case.x, "e": at.point.dy}
+        scope = scope_of(constant, values, obligation.roles)
         match obligation.kind:
             case "value":
                 assert constant.body is not None
@@ -300,23 +308,23 @@ class BlockCheck:
                 tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
             case "graph":
                 assert constant.body is not None
-                graph_values = {**values, "x": case.x, "e": dy}
-                scope = scope_of(constant, graph_values)
                 got = np.asarray(evaluator.value(constant.body, scope))
                 wanted = at.site(self.section.block.input)
                 tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
             case "graph lemma" | "tie":
-                if obligation.kind == "graph lemma":
-                    scope = scope_of(constant, {**values, "x": case.x, "e": dy})
                 for equation in evaluator.equations(constant.type, scope):
                     tally.add("statement", equation.error(), where(equation.left, equation.right))
             case "bundle":
                 self._bundle(obligation, at, evaluator, tally, zeros)
             case "bundle proof":
-                # It states the bundle, which its own row evaluates: what is checked here is that
-                # the statement is that bundle at its own binders.
-                tally.add("statement", 0.0 if _states(constant, self.env) else float("inf"))
-        for note in misplaced(constant.body or constant.type, self.env, fwd):
+                # Where it states the bundle at its own binders, the bundle's row evaluates it.
+                if _states(constant, self.env):
+                    tally.add("statement", 0.0)
+                else:
+                    self._bundle(obligation, at, evaluator, tally, zeros)
+        fwd = self.section.forwards[at.point.kind.name]
+        term = constant.type if constant.body is None else constant.body
+        for note in misplaced(term, self.env, fwd, obligation.roles):
             tally.worse("fails", note)
 
     def _bundle(
@@ -328,16 +336,20 @@ class BlockCheck:
         zeros: dict[str, Zero],
     ) -> None:
         constant = self.env.find(obligation.name)
-        assert constant is not None and constant.body is not None
-        flags = (False, True) if any(p.local.name == FLAG for p in constant.params) else (False,)
+        assert constant is not None
+        term = constant.type if constant.body is None else constant.body
+        names = {obligation.roles.get(p.local.name, p.local.name) for p in constant.params}
+        flags = (False, True) if FLAG in names else (False,)
         seen: dict[str, int] = {}
         for flag in flags:
-            scope = scope_of(constant, at.bindings(flag))
-            for leaf in leaves(evaluator, constant.body, scope):
+            scope = scope_of(constant, at.bindings(flag), obligation.roles)
+            for leaf in leaves(evaluator, term, scope):
                 name = leaf.path[-1]
+                if len(leaf.path) == 1:
+                    name = obligation.roles.get(name, name)
                 if not flag:
                     seen[name] = seen.get(name, 0) + 1
-                self.clause(leaf, at, evaluator, tally, zeros, flag)
+                self.clause(name, leaf, at, evaluator, tally, zeros, flag)
         for site in self.section.forwards[at.point.kind.name].sites.values():
             for p in site.parameters:
                 count = seen.get(p.lean, 0)
@@ -347,6 +359,7 @@ class BlockCheck:
 
     def clause(
         self,
+        name: str,
         leaf: Leaf,
         at: Sample,
         evaluator: Evaluator,
@@ -356,10 +369,10 @@ class BlockCheck:
     ) -> None:
         """One gradient node: its statement, the cotangent it reads, the node, its other slots.
 
+        ``name`` is the Lean name of the parameter in the clause's parameter slot.
         The cotangent has a column of its own because a node can be right at the wrong one: a
         bias before a BatchNorm has a zero gradient whatever it reads.
         """
-        name = leaf.path[-1]
         before = dict(tally.errors)
         for equation in evaluator.equations(leaf.statement, leaf.scope):
             tally.add(
@@ -387,13 +400,14 @@ class BlockCheck:
         tally.add("intent", relative_error(got, wanted, scale), f"{name}: {where(got, wanted)}")
         self._zero(name, wanted, scale, zeros)
         if all(e <= BOUND for c, e in tally.errors.items() if e != before.get(c)):
-            note = self._slots(leaf, at, evaluator, flag)
+            note = self._slots(name, leaf, at, evaluator, flag)
             if note is not None:
                 tally.worse("fails", f"{name}: {note}")
 
-    def _slots(self, leaf: Leaf, at: Sample, evaluator: Evaluator, flag: bool) -> str | None:
+    def _slots(
+        self, name: str, leaf: Leaf, at: Sample, evaluator: Evaluator, flag: bool
+    ) -> str | None:
         """What stands in a slot no value depends on, where it is not the layer's."""
-        name = leaf.path[-1]
         known = self.slots.get(name)
         if known is None:
             return None

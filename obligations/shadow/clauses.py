@@ -126,6 +126,16 @@ def node_value(evaluator: Evaluator, leaf: Leaf) -> Array:
     return np.asarray(evaluator.value(leaf.node, leaf.scope))
 
 
+def read_cotangent(evaluator: Evaluator, leaf: Leaf) -> Array:
+    """The value of the cotangent the node reads, ``(1, n)``."""
+    node = gradient_node(leaf.node)
+    assert node is not None
+    constant = evaluator.env.find(node.name)
+    assert constant is not None
+    at = next(i for i, p in enumerate(constant.params) if p.local.name == "e")
+    return np.asarray(evaluator.value(node.args[at], leaf.scope))
+
+
 def node_magnitude(evaluator: Evaluator, leaf: Leaf) -> Array:
     """Per entry, the sum of absolute values of the terms that form it."""
     node = gradient_node(leaf.node)

@@ -420,10 +420,11 @@ class Deriver:
         if tie is not None and tie.of is not None:
             out += self._past_the_render(kind)
             return out
-        if not self.block.cotangents.labels and emitted.output is not None and tie is not None:
+        if not self.block.cotangents.labels and emitted.output is not None:
+            name = f"{self.block.cotangents.prefix}In" if tie is None else tie.definition
             body = self.term(emitted.output, emitted, fwd, spell_out=True)
             out.append(
-                self._define(emitted.output, self.block.input, tie.definition, body, fwd, kind)
+                self._define(emitted.output, self.block.input, name, body, fwd, kind)
             )
         if tie is None or not tie.theorem or kind.certificate is None or kind.graph is None:
             return out

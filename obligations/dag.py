@@ -97,7 +97,7 @@ class Certified:
     graph: nx.DiGraph
 
 
-def _weight_operand(operation: Operation) -> str | None:
+def weight_operand(operation: Operation) -> str | None:
     """The template symbol of the weight a backward step names: ``W``, ``γ``."""
     known = {p.symbol for p in operation.parameters}
     return next((o for o in operation.backward.operands if o in known), None)
@@ -118,7 +118,7 @@ def certify(fwd: Forward) -> Certified:
         for reader in fwd.readers[name]:
             site = fwd.sites[reader]
             operation = site.operation
-            symbol = None if operation is None else _weight_operand(operation)
+            symbol = None if operation is None else weight_operand(operation)
             weight = next((p.render for p in site.parameters if p.symbol == symbol), None)
             saved = site.inputs[0] if operation is not None and _saves_input(operation) else None
             # A site read twice by one sum is one reader listed twice, and counts twice.
@@ -279,7 +279,7 @@ def resolve(fwd: Forward, flags: Mapping[str, bool], source: Source) -> Emitted:
     free = [
         s
         for s in reversed(fwd.sites.values())
-        if s.operation is not None and _weight_operand(s.operation) is None
+        if s.operation is not None and weight_operand(s.operation) is None
     ]
     for name, site in _align(weightless, free, calls, fwd).items():
         sites[name] = site
@@ -526,7 +526,7 @@ def _compare_step(fwd: Forward, canonical: _Canonical, node: Step) -> list[Diffe
                 f"{node.name} saves {node.saved}; the forward makes it {wanted or 'nothing'}",
             )
         )
-    symbol = _weight_operand(operation)
+    symbol = weight_operand(operation)
     weight = next((p.render for p in site.parameters if p.symbol == symbol), None)
     if node.weight != weight and node.weight is not None:
         out.append(

@@ -10,7 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from obligations.dag import INCOMING, Emitted, FanIn, Forward, Step, forward, resolve
+from obligations.capstone import LOSS, Threading, threading
+from obligations.dag import (
+    INCOMING,
+    Emitted,
+    FanIn,
+    Forward,
+    Step,
+    forward,
+    resolve,
+    weight_operand,
+)
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
 from obligations.net import Block, Kind, Net, Parameter, Site
@@ -277,9 +287,9 @@ class Deriver:
         symbols = speller.symbols(site, dy=dy)
         if node.saved is not None:
             symbols["x"] = speller.value(node.saved)
-        if node.weight is not None:
-            parameter = fwd.parameters[node.weight]
-            symbols[parameter.symbol] = speller.parameter(parameter)
+        slot = weight_operand(node.operation)
+        if node.weight is not None and slot is not None:
+            symbols[slot] = speller.parameter(fwd.parameters[node.weight])
         lean = node.operation.backward.lean
         return fill(lean, symbols)
 
@@ -925,10 +935,13 @@ class Derived:
         return {o.name: o for o in self.obligations}
 
 
-def derive(net: Net, found: Mapping[str, Section] | None = None) -> Derived:
+def derive(
+    net: Net, found: Mapping[str, Section] | None = None, thread: Threading | None = None
+) -> Derived:
     """The statements of ``net``'s tie file, in the order the description gives.
 
-    ``found`` replaces the resolved sections (a test's fault after resolution).
+    ``found`` replaces the resolved sections and ``thread`` the threading of the whole net (a
+    fault made after resolution).
     """
     parts = dict(sections(net) if found is None else found)
     derivers = {name: Deriver(section) for name, section in parts.items()}
@@ -946,7 +959,7 @@ def derive(net: Net, found: Mapping[str, Section] | None = None) -> Derived:
                 definition, theorem = deriver.bundle()
                 bundles[name] = definition
                 out += [definition, theorem]
-    out.append(_capstone(net, derivers))
+    out.append(capstone(net, derivers, threading(net) if thread is None else thread))
     out.append(_loss(net))
     return Derived(net, parts, tuple(out), _left_out(net))
 
@@ -1042,41 +1055,41 @@ def explicit_names(groups: Iterable[s.Binder]) -> list[str]:
     return [n for g in groups if g.kind == "(" for n in g.names]
 
 
-def _capstone(net: Net, derivers: Mapping[str, Deriver]) -> Obligation:
+def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Obligation:
+    """The whole-net theorem: the cotangents handed down, and every layer's bundle at them.
+
+    ``derivers`` have derived their cotangents, so that these have names.
+    """
     whole = _Whole(net, derivers)
     cap = net.capstone
-    g = s.Ident("g")
     k = net.classes
     bound: list[tuple[str, s.Term | None, s.Term]] = []
     if cap.threaded:
-        bound.append(("g", s.app("Vec", s.Bin("*", s.Ident("N"), s.Ident(k))), _loss_cotangent(whole)))
-    blocks = whole.blocks
-    head = derivers[whole.head.block]
-    incoming: s.Term = g
-    index = len(blocks)
-    # From the head down: the cotangent each block's output receives.
-    handed = _input_definition(head, head.kind)
-    for name, layer in zip(cap.outputs, [whole.head, *reversed(blocks)], strict=True):
-        deriver = derivers[layer.block]
-        kind = next(x for x in deriver.block.kinds if x.name == layer.kind)
-        handed = _input_definition(deriver, kind)
-        at = index if layer is whole.head else index - 1
-        values = {deriver.block.input: whole.before(at), deriver.block.incoming: incoming}
-        arguments = whole.arguments(layer.name, handed.arguments, values)
-        bound.append((name, None, s.app(handed.name, *arguments)))
-        incoming = s.Ident(name)
-        index = at
-    received = dict(zip([*[x.name for x in reversed(blocks)], whole.stem.name], cap.outputs, strict=True))
+        bound.append((LOSS, s.app("Vec", s.Bin("*", s.Ident("N"), s.Ident(k))), _loss_cotangent(whole)))
+    blocks = {x.name: x.block for x in net.layers}
+    for handed in thread.handed:
+        deriver = derivers[blocks[handed.layer]]
+        block, kind = net.block_of(handed.kind)
+        definition = _input_definition(derivers[block.name], kind)
+        values = {
+            deriver.block.input: whole.before(handed.before),
+            deriver.block.incoming: s.Ident(handed.incoming),
+        }
+        arguments = whole.arguments(handed.layer, definition.arguments, values)
+        bound.append((handed.name, None, s.app(definition.name, *arguments)))
     clauses: list[s.Term] = []
     proofs: list[s.Term] = []
-    for position, layer in enumerate([whole.stem, *blocks, whole.head]):
-        deriver = derivers[layer.block]
-        definition, _ = deriver.bundle()
-        names = explicit_names(definition.declaration.binders)
-        x = s.Ident(net.input) if layer is whole.stem else whole.before(position - 1)
-        dy = g if layer is whole.head else s.Ident(received[layer.name])
-        values = {deriver.block.input: x, deriver.block.incoming: dy}
-        arguments = whole.arguments(layer.name, names, values)
+    taken: dict[str, list[str]] = {}
+    for tied in thread.tied:
+        deriver = derivers[blocks[tied.layer]]
+        name = deriver.block.name
+        if name not in taken:
+            bundle, _ = deriver.bundle()
+            taken[name] = explicit_names(bundle.declaration.binders)
+        names = taken[name]
+        x = s.Ident(net.input) if tied.before is None else whole.before(tied.before)
+        values = {deriver.block.input: x, deriver.block.incoming: s.Ident(tied.incoming)}
+        arguments = whole.arguments(tied.layer, names, values)
         clauses.append(s.app(deriver.block.bundle, *arguments))
         proofs.append(s.app(deriver.block.bundle_theorem, *arguments))
     body = lets(bound, conjunction(clauses))

@@ -265,7 +265,8 @@ def _reach(tokens: list[_Token], start: int, column: int) -> int:
     """
     block = tokens[start].value == "by"
     commas = tokens[start].value != "match"
-    asked = int(not tokens[start].value.isalpha() and not tokens[start].value.isascii())
+    # What is no English word is a quantifier (`∃!`, `Σ`), and asks for a comma itself.
+    asked = int(not tokens[start].value.isascii())
     depth = 0
     line = tokens[start].line
     for i in range(start + 1, len(tokens)):
@@ -348,8 +349,6 @@ def parse_slice(
     Gives a term, a tuple of binders and a term, or a tuple of binders, for the rules ``term``,
     ``signature`` and ``telescope``; when ``lenient``, a lone ``Raw`` where nothing could be read.
     """
-    from lark import UnexpectedToken
-
     end = len(text) if end is None else end
     if end - start > MAX_LENGTH:
         if lenient:
@@ -372,30 +371,15 @@ def parse_slice(
             return _BUILD.raw([whole])
         raise InputError(source, _span(fault[0]), fault[1])
     tokens = _arrange(tokens)
-    if not lenient:
-        for token, after in zip(tokens, [*tokens[1:], tokens[-1]], strict=True):
-            what = ""
-            if token.type == "RAW":
-                what = f"{token.value[0]} …"
-            elif token.type == "OPAQUE" or (token.type == "LPAR" and after.type == "RPAR"):
-                what = token.value if token.type == "OPAQUE" else "()"
-            if what:
-                message = f"'{what}' is outside the fragment of Lean that is read here"
-                raise InputError(source, _span(token, len(what.removesuffix(" …"))), message)
+    if whole is None:
+        _refuse_opaque(tokens, source)
     for _ in range(_RETRIES):
-        at = -1
         try:
-            for at, token in enumerate(tokens):  # noqa: B007
-                parser.feed_token(token)
-            at = len(tokens)
-            result = parser.feed_eof(tokens[-1])
-        except (UnexpectedToken, _Outside) as error:
-            if isinstance(error, _Outside):
-                at = next(i for i, token in enumerate(tokens) if token is error.token)
+            result = _feed(parser, tokens)
+        except _Unexpected as error:
             if whole is None:
-                expected = () if isinstance(error, _Outside) else parser.accepts()
-                raise _unexpected(expected, tokens, at, source) from None
-            smaller = _fold(tokens, at)
+                raise _explained(error, tokens, source) from None
+            smaller = _fold(tokens, error.at)
             if smaller is None:
                 break
             tokens = smaller
@@ -407,6 +391,46 @@ def parse_slice(
             break
         return result
     return _BUILD.raw([whole])
+
+
+class _Unexpected(Exception):
+    """``tokens[at]`` cannot follow what is before it; ``expected`` could."""
+
+    def __init__(self, at: int, expected: Collection[str] = ()) -> None:
+        self.at = at
+        self.expected = expected
+
+
+def _feed(parser: _Parser, tokens: list[_Token]) -> Any:
+    """What ``parser`` builds from ``tokens``."""
+    from lark import UnexpectedToken
+
+    at = 0
+    try:
+        for token in tokens:
+            parser.feed_token(token)
+            at += 1
+        return parser.feed_eof(tokens[-1])
+    except UnexpectedToken:
+        raise _Unexpected(at, parser.accepts()) from None
+    except _Outside as error:
+        at = next(i for i, token in enumerate(tokens) if token is error.token)
+        raise _Unexpected(at) from None
+
+
+def _refuse_opaque(tokens: list[_Token], source: Source) -> None:
+    """Raise the error for the first of ``tokens`` that only a lenient reader keeps."""
+    for i, token in enumerate(tokens):
+        if token.type == "RAW":
+            word, shown = token.value[0], f"{token.value[0]} …"
+        elif token.type == "OPAQUE":
+            word = shown = token.value
+        elif token.type == "LPAR" and i + 1 < len(tokens) and tokens[i + 1].type == "RPAR":
+            word = shown = "()"
+        else:
+            continue
+        message = f"'{shown}' is outside the fragment of Lean that is read here"
+        raise InputError(source, _span(token, len(word)), message)
 
 
 def slice_tokens(text: str, start: int, end: int) -> tuple[str, ...]:
@@ -450,16 +474,14 @@ def _is_signature(result: Any) -> bool:
     return isinstance(result, tuple) and bool(result) and isinstance(result[0], tuple)
 
 
-def _unexpected(
-    expected: Collection[str], tokens: list[_Token], at: int, source: Source
-) -> InputError:
-    wanted = sorted(t for t in _DESCRIBED if t in expected)
-    hint = "expected here: " + ", ".join(_DESCRIBED[t] for t in wanted) if wanted else ""
-    if at >= len(tokens):
+def _explained(error: _Unexpected, tokens: list[_Token], source: Source) -> InputError:
+    wanted = sorted(kind for kind in _DESCRIBED if kind in error.expected)
+    hint = "expected here: " + ", ".join(_DESCRIBED[kind] for kind in wanted) if wanted else ""
+    if error.at >= len(tokens):
         last = tokens[-1]
         end = Span(last.end_line, last.end_column)
         return InputError(source, end, "the term ends too early", hint=hint)
-    token = tokens[at]
+    token = tokens[error.at]
     if token.type == "SEP":
         return InputError(source, _span(token), "the layout ends the `let` here", hint=hint)
     return InputError(source, _span(token), f"unexpected '{token.value}'", hint=hint)

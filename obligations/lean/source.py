@@ -20,7 +20,7 @@ from obligations.lean.parse import TextSpan, blank_comments, parse_slice, slice_
 from obligations.lean.syntax import Binder, Raw, Term
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Text:
     """A source prepared for reading.
 
@@ -277,7 +277,7 @@ _OPEN, _CLOSE = "([{⟨⦃", ")]}⟩⦄"
 
 # What decides where commands begin.
 _LANDMARK = re.compile(
-    rf"""(?P<first>^[ \t]*+(?:@(?=\[)|\#?{_WORD}(?![\w'!?.«])))
+    rf"""(?P<first>^[ \t]*+(?:@(?=\[)|(?!r\#*")\#?{_WORD}(?![\w'!?.«])))
     | (?P<open>[(\[{{⟨⦃]) | (?P<close>[)\]}}⟩⦄])
     | (?P<text>{_STRING})
     | (?P<reserved>(?<![\w'!?.«`])(?:{"|".join(sorted(_RESERVED))})(?![\w'!?.»]))""",

@@ -265,10 +265,7 @@ def test_places_in_a_file() -> None:
     with pytest.raises(InputError) as caught:
         parse_term("f (a\n    b] c", file, Span(2, 3))
     assert caught.value.render() == (
-        "T.lean:3:6: error: unexpected ']'\n"
-        "      b) c\n"
-        "       ^\n"
-        "  expected here: ':', ',', ')'"
+        "T.lean:3:6: error: unexpected ']'\n      b) c\n       ^\n  expected here: ':', ',', ')'"
     )
 
 
@@ -318,6 +315,7 @@ def test_errors_name_their_place(text: str, line: int, column: int, message: str
         ("⟨fun ⟨a, b⟩ => c, d⟩", "⟨‹fun ⟨ a , b ⟩ => c›, d⟩"),
         ("∀ x : T, ∀ y ∈ s, p y", "[∀ _x : T|: ‹∀ y ∈ s , p y›]"),
         ("(h : ∃! x, p x)", "[h : ‹∃! x , p x›]"),
+        ("⟨Σ x, p x, ∃! x, q x, r⟩", "⟨‹Σ x , p x›, ‹∃! x , q x›, r⟩"),
         ("let ⟨a, b⟩ := c; d", "‹let ⟨ a , b ⟩ := c ; d›"),
         ("f 0.5 'c' `n s!\"{x}\"", "[f ‹0.5› ‹'c'› ‹`n› ‹s!\"{x}\"›]"),
         ("(f x[1]) y", "[‹( f x [ 1 ] )› y]"),

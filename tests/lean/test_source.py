@@ -268,6 +268,7 @@ def test_as_many_as_were_written(forms: list[str], between: str) -> None:
         ("theorem a : (x = [1 := by simp\ntheorem b : y := z", ["a", "b"]),
         ("/- /- theorem a : x -/ def y := 1 -/ def z := 1", ["z"]),
         ("def a := \"\n theorem b : x\" def c := '\"' def d := 1", ["a", "c", "d"]),
+        ('def a :=\n  r#"x"y"#\ndef b := r"\\"\ndef c := 1', ["a", "b", "c"]),
         ("namespace A def x := 1 end A\ndef y := 1", ["A.x", "A.y"]),
         ("  theorem a : x := by\n    open Foo in\n    simp\n  theorem b : y := z", ["a", "b"]),
         ("theorem a : x :=\nby\nsimp\nrfl\n\ntheorem b : y := z", ["a", "b"]),

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -627,6 +628,27 @@ class _Narrowed:
         return term
 
 
+@dataclass(slots=True, eq=False)
+class NetSample:
+    """A point of the narrow net and the loss's slope in each tensor along one random direction.
+
+    No statement takes part in either, so that one sample serves any number of them.
+    """
+
+    seed: int
+    point: NetPoint
+    values: Mapping[str, Any]
+    directions: dict[tuple[str, ...], Array] = field(default_factory=dict)
+    slopes: dict[tuple[str, ...], float] = field(default_factory=dict)
+
+    def direction(self, path: tuple[str, ...]) -> Array:
+        """The direction of a tensor, the same whatever else is asked for."""
+        if path not in self.directions:
+            rng = np.random.default_rng([self.seed, zlib.crc32(".".join(path).encode())])
+            self.directions[path] = rng.normal(size=self.point.weights.at(path).shape)
+        return self.directions[path]
+
+
 @dataclass(slots=True)
 class NetCheck:
     """Confirms the capstone and the loss row on a narrow net."""
@@ -687,41 +709,43 @@ class NetCheck:
         """Each node of the capstone against the loss's derivative in its tensor."""
         constant = self.env.find(obligation.name)
         assert constant is not None
+        for at in self.samples(seeds):
+            tally.margin = min(tally.margin, at.point.worst)
+            evaluator = Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
+            scope = scope_of(constant, at.values, obligation.roles)
+            found = list(leaves(evaluator, constant.type, scope))
+            self.tensors(found, at, evaluator, tally, zeros)
+            self.counted(found, tally)
+            tally.sizes[f"N={at.point.batch} {self.derived.net.classes}={at.point.classes}"] = None
+        for note in misplaced_fields(constant.type, self.env, self.derived.net):
+            tally.worse("fails", note)
+
+    def samples(self, seeds: Iterable[int]) -> Iterator[NetSample]:
+        """Per seed a point, and one more with masks where an option is on."""
         for seed in seeds:
             for dropped in (False, True) if _optional(self.derived.net) else (False,):
                 rng = np.random.default_rng([seed, zlib.crc32(f"net {dropped}".encode())])
                 point = sample_net(self.whole, rng, dropped=dropped)
-                tally.margin = min(tally.margin, point.worst)
-                evaluator = Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
-                scope = scope_of(constant, self.bindings(point, False), obligation.roles)
-                found = list(leaves(evaluator, constant.type, scope))
-                self._tensors(point, found, evaluator, rng, tally, zeros)
-                tally.sizes[f"N={point.batch} {self.derived.net.classes}={point.classes}"] = None
+                yield NetSample(seed, point, self.bindings(point, False))
 
-    def _tensors(
+    def tensors(
         self,
-        point: NetPoint,
         found: list[Leaf],
+        at: NetSample,
         evaluator: Evaluator,
-        rng: np.random.Generator,
         tally: _Tally,
         zeros: dict[str, Zero],
     ) -> None:
-        expected = self.trained()
-        seen: dict[tuple[str, ...], int] = {}
-        directions: list[Array] = []
-        paths: list[tuple[str, ...]] = []
+        """Gradient nodes of the capstone against the loss's slopes."""
+        missing = list(dict.fromkeys(x.path[1:] for x in found if x.path[1:] not in at.slopes))
+        slopes = self._slopes(at.point, missing, [at.direction(p) for p in missing])
+        at.slopes.update(zip(missing, slopes, strict=True))
+        reasons = whole_zero_reasons(self.derived)
         for leaf in found:
             path = leaf.path[1:]
-            seen[path] = seen.get(path, 0) + 1
-            value = point.weights.at(path)
-            paths.append(path)
-            directions.append(rng.normal(size=value.shape))
-        slopes = self._slopes(point, paths, directions)
-        reasons = whole_zero_reasons(self.derived)
-        for leaf, path, direction, slope in zip(found, paths, directions, slopes, strict=True):
+            slope = at.slopes[path]
             node = node_value(evaluator, leaf).reshape(-1)
-            flat = direction.reshape(-1)
+            flat = at.direction(path).reshape(-1)
             name = ".".join(path)
             if node.size != flat.size:
                 tally.add("intent", float("inf"), f"{name}: the node has another shape")
@@ -740,8 +764,12 @@ class NetCheck:
                 size = abs(slope) / max(scale, 1e-300)
                 zeros[name] = Zero(name, reason, max(size, old.found if old else 0.0))
                 tally.add("zero", size, f"{name} is not zero: {slope:.3g}")
-        for path in expected:
-            count = seen.get(path, 0)
+
+    def counted(self, found: list[Leaf], tally: _Tally) -> None:
+        """Every tensor has exactly one clause."""
+        seen = Counter(leaf.path[1:] for leaf in found)
+        for path in self.trained():
+            count = seen[path]
             if count != 1:
                 times = "no clause" if count == 0 else f"{count} clauses"
                 tally.worse("incomplete", f"{'.'.join(path)} has {times}")

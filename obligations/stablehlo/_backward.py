@@ -44,24 +44,37 @@ def backward(f: Forward) -> Backward:
     out = Backward(f, set())
     if f.seed is None:
         return out
-    out.depends = _descendants(f.values, f.seed)
+    out.depends = _descendants(f.values, [f.seed])
     _reached(out, f.seed)
     while out.queue:
         _uses(out, heapq.heappop(out.queue))
-    for place, result in enumerate(f.values.returned):
-        _update(out, place, result)
-    for parameter, update in out.updates.items():
-        gradient = f.values.ids.get(update.gradient)
-        if gradient is None:
-            gradient = next(v.id for v in f.values.table if v.name == update.gradient)
-        out.gradients[parameter] = _gradient(out, parameter, gradient)
+    # First what depends on the loss; then, for a parameter without such an update, what depends on
+    # any activation, so that a gradient that lost its cotangent is still seen where it stands.
+    computed = {i for i in f.inside if f.values[i].kind not in ("argument", "splat", "constant")}
+    for reach in (out.depends, _descendants(f.values, computed)):
+        for place, result in enumerate(f.values.returned):
+            _update(out, place, result, reach)
+    _missing(out)
     _leftovers(out)
     return out
 
 
-def _descendants(values: Values, start: int) -> set[int]:
-    out = {start}
-    stack = [start]
+def _missing(b: Backward) -> None:
+    """Forward parameters no result updates by anything that depends on the loss."""
+    f, values = b.forward, b.values
+    spines = {_spine(values, r): r for r in reversed(values.returned)}
+    for name, (site, role) in f.param_of.items():
+        if name in b.gradients or role == "mask":
+            continue
+        result = spines.get(values.ids[name])
+        value = "" if result is None else values.name(result)
+        line = f.values.function.operations[-1].line if result is None else values[result].line
+        b.gradients[name] = GradNode(name, role, "missing", None, None, value, {}, line, site)
+
+
+def _descendants(values: Values, start: Iterable[int]) -> set[int]:
+    out = set(start)
+    stack = list(out)
     while stack:
         for u in values[stack.pop()].users:
             if u not in out:
@@ -496,11 +509,14 @@ def _input_dense(b: Backward, g: int, value: Value) -> None:
 # ---- gradients of parameters
 
 
-def _update(b: Backward, place: int, result: int) -> None:
-    """The optimizer's tail that ends in result ``place``, when that is a parameter's new value."""
+def _update(b: Backward, place: int, result: int, reach: set[int]) -> None:
+    """The optimizer's tail that ends in result ``place``, when that is a parameter's new value.
+
+    The tail is elementwise; its end is the gradient, the first value of ``reach`` that is not.
+    """
     values = b.values
     parameter = _spine(values, result)
-    if parameter is None or result not in b.depends:
+    if parameter is None or result not in reach:
         return
     target = values[parameter]
     if target.name in b.updates:
@@ -525,7 +541,7 @@ def _update(b: Backward, place: int, result: int) -> None:
             stack.append(value.inputs[0])
         elif value.kind in ELEMENTWISE and i not in b.cotangents:
             for j in value.inputs:
-                if j in b.depends:
+                if j in reach:
                     stack.append(j)
                 else:
                     _outside(values, j, arguments, constants)
@@ -558,6 +574,7 @@ def _update(b: Backward, place: int, result: int) -> None:
         reduce_line,
         values[result].line,
     )
+    b.gradients[target.name] = _gradient(b, target.name, core)
 
 
 def _spine(values: Values, index: int) -> int | None:
@@ -827,16 +844,15 @@ def _summed(b: Backward, node: int) -> _Found | None:
         and not outside
         and statistics[inverses[0]].x == saved.x
     )
-    if inverses:
-        over = statistics[inverses[0]]
-        attributes.update(
-            epsilon=over.epsilon,
-            divisor=over.divisor,
-            mean_divisor=saved.mean_divisor,
-            inverse_of=b.values.name(over.x),
-            statistic_axes=over.axes,
-            statistic_line=over.line,
-        )
+    over = statistics[inverses[0]] if inverses else None
+    attributes.update(
+        epsilon=over.epsilon if over else None,
+        divisor=over.divisor if over else None,
+        mean_divisor=saved.mean_divisor,
+        inverse_of=b.values.name(over.x) if over else None,
+        statistic_axes=over.axes if over else None,
+        statistic_line=over.line if over else None,
+    )
     return "scaled sum", saved.x, cotangent, attributes
 
 
@@ -845,6 +861,9 @@ def _leftovers(b: Backward) -> None:
     values = b.values
     tails = {values.ids.get(u.gradient) for u in b.updates.values()}
     for g in sorted(b.cotangents):
+        if not values[g].users and g not in values.returned:
+            name = values.name(g)
+            b.unmatched.append(Unmatched("unused cotangent", name, name, values[g].line))
         for u in values[g].users:
             if u in b.explained or u in b.cotangents or g in tails:
                 continue

@@ -98,7 +98,8 @@ class GradNode:
 
     ``role`` is ``weight``, ``bias``, ``scale`` or ``shift`` of forward ``site``; ``kind`` is
     ``conv``, ``dense``, ``sum`` (of the cotangent), ``scaled sum`` (of the cotangent times the
-    normalised input) or ``unrecognised``. ``x`` is the saved input it reads, ``cotangent`` the
+    normalised input), ``unrecognised``, or ``missing`` (no update of it depends on the loss; then
+    ``value`` is the update, or empty). ``x`` is the saved input it reads, ``cotangent`` the
     cotangent, ``value`` the node. ``attributes["known"]`` says whether that cotangent is one the
     chain from the loss reaches.
     """

@@ -58,7 +58,7 @@ def disagreements(found: Recognised) -> list[tuple[int, str]]:
         elif step.kind == "gap":
             check(step.line, f"{name} divisor", a["divisor"], site.attributes["count"])
     for name, g in found.gradients.items():
-        if g.site is None or g.kind == "unrecognised":
+        if g.site is None or g.kind in ("unrecognised", "missing"):
             out.append((g.line, f"gradient of {name} is {g.kind}"))
             continue
         site, f = found.sites[g.site], found.sites[g.site].attributes

@@ -364,13 +364,17 @@ class Writer:
 
 @dataclass(frozen=True)
 class Step:
-    """A rendered training step: its text, and the name of each gradient and cotangent."""
+    """A rendered training step: its text, and the name of each gradient and cotangent.
+
+    ``backward`` are the first line after the loss's cotangent and the last before the optimizer.
+    """
 
     text: str
     gradients: dict[str, str]
     cotangents: dict[str, str]
     forward: dict[str, str]
     arguments: dict[str, Shape]
+    backward: tuple[int, int]
 
 
 def render(
@@ -395,6 +399,7 @@ def render(
     for layer in net.layers:
         book.at[layer.out] = w.rest(_FORWARD[layer.kind](book, layer))
     book.cotangents["logits"] = [_seed(book)]
+    first = _lines(w)
     for layer in reversed(net.layers):
         parts = book.cotangents[layer.out]
         total = parts[0]
@@ -405,6 +410,7 @@ def render(
         book.total[layer.out] = total
         _BACKWARD[layer.kind](book, layer, total)
     gradients = dict(book.gradients)
+    last = _lines(w)
     results = [_tail(book, p, optimizer, replicas) for p in names]
     declared = ", ".join(f"%{n}: {w.type(s)}" for n, s in arguments.items())
     types = ", ".join(w.type(w.shape[r]) for r in results)
@@ -419,7 +425,13 @@ def render(
             "",
         ]
     )
-    return Step(text, gradients, book.total, dict(book.at), arguments)
+    span = (first + 3, last + 2)
+    return Step(text, gradients, book.total, dict(book.at), arguments, span)
+
+
+def _lines(w: Writer) -> int:
+    """How many lines are written; some entries hold several."""
+    return sum(line.count("\n") + 1 for line in w.lines)
 
 
 @dataclass

@@ -1,0 +1,112 @@
+"""``obligations diff``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from obligations.commands import options
+
+if TYPE_CHECKING:
+    from obligations.diff import Comparison
+    from obligations.errors import Source
+
+
+@click.command("diff")
+@click.argument("a", metavar="A")
+@click.argument("b", metavar="B.lean")
+@options.settings
+@click.option("--statements-only", is_flag=True, help="Say nothing about proofs.")
+@click.option("--markdown", is_flag=True, help="Print for a pull request comment.")
+@click.option(
+    "--json",
+    "json_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the comparison to FILE as JSON.",
+)
+def command(
+    a: str,
+    b: str,
+    settings: dict[str, str],
+    statements_only: bool,
+    markdown: bool,
+    json_file: Path | None,
+) -> int:
+    """Compare the tie file A with B.lean, declaration by declaration.
+
+    A is a net (its file is generated in memory) or a Lean file. The code is 0 when B has every
+    declaration of A under its name and none states anything else.
+    """
+    from obligations import diff
+    from obligations.lean.files import load
+
+    if a.endswith(".lean"):
+        if settings:
+            raise click.UsageError("--set is for a net: A is a Lean file")
+        left: Source | None = load(a)
+    else:
+        left = _generated(a, settings)
+    if left is None:
+        return 1
+    found = diff.compare(left, load(b), statements_only=statements_only)
+    if json_file is not None:
+        from obligations.generate import replace_file
+
+        replace_file(json_file, json.dumps(found.as_json(), indent=2, ensure_ascii=False) + "\n")
+    if markdown:
+        sys.stdout.write(diff.markdown(found))
+    else:
+        _print(found)
+    return 0 if found.ok else 1
+
+
+def _generated(name: str, settings: dict[str, str]) -> Source | None:
+    """The tie file of a net, or nothing after telling where its conventions differ."""
+    from obligations import generate
+    from obligations.commands.generate_ import derived_or_differences
+    from obligations.errors import Source
+    from obligations.net_reader import load
+
+    net = load(name, settings)
+    derived = derived_or_differences(net)
+    if derived is None:
+        return None
+    # As `generate` writes it, so that the lines are those of the written file.
+    text = generate.text(derived, checked=True)
+    return Source(f"{net.module}.lean, generated from {name}", text)
+
+
+def _print(found: Comparison) -> None:
+    """The table, then the pieces that differ."""
+    from obligations import diff, report
+
+    rows = []
+    for name, pair in zip(diff.short_names(found), found.pairs, strict=True):
+        places = ["" if p is None else f"{p[0]}:{p[1]}" for p in pair.places]
+        rows.append((name, pair.said, *places))
+    report.table(("declaration", "verdict", "A", "B"), rows)
+    for name, pair in diff.details(found):
+        click.echo(f"\n{name}")
+        for note in pair.notes:
+            click.echo(f"  {note}")
+        for d in pair.differences:
+            click.echo(f"  {d.note}:" if d.note else "  differs:")
+            for word, side in (("A", d.left), ("B", d.right)):
+                if side is None:
+                    click.echo(f"    {word}  nothing")
+                else:
+                    place = f"{side.line}:{side.column}"
+                    click.echo(f"    {word}  {place:8} " + _colour(side.text, word))
+        if pair.more:
+            click.echo(f"  and {pair.more} more")
+    click.echo(f"\nA is {found.left}, B is {found.right}: {diff.summary(found)}")
+
+
+def _colour(text: str, word: str) -> str:
+    # Click leaves the colour out where nobody looks.
+    return click.style(text, fg="red" if word == "A" else "green")

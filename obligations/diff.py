@@ -1,0 +1,729 @@
+"""Compare two tie files declaration by declaration: do they state the same?
+
+Declarations are matched by full name; those without a partner are paired by likeness and reported
+as renamed. White space, comments and docstrings never count. What Lean looks through without help
+is looked through (see :mod:`obligations.lean.canonical`), and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any, Literal
+
+from obligations.errors import Source, Span
+from obligations.lean.canonical import (
+    EVERYTHING,
+    TELESCOPES,
+    Canon,
+    Node,
+    Through,
+    binder_of,
+    same,
+    walk,
+)
+from obligations.lean.parse import TextSpan, strip_comments
+from obligations.lean.scoping import (
+    ASSUMED,
+    DEFINITIONS,
+    THEOREMS,
+    canonical,
+    resolve,
+    telescope,
+)
+from obligations.lean.source import Declaration, LeanFile, read, tokens
+
+Verdict = Literal[
+    "same", "other proof", "same up to", "statement differs", "only in A", "only in B"
+]
+
+SAID: Mapping[Verdict, str] = {
+    "same": "same",
+    "other proof": "same statement, other proof",
+    "same up to": "same up to",
+    "statement differs": "statement differs",
+    "only in A": "only in A",
+    "only in B": "only in B",
+}
+"""What a verdict says."""
+
+ALIKE = 0.7
+"""How alike two statements of different names must be to be taken for one that was renamed."""
+
+_SHOWN = 160
+_KEPT = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """A piece of one side and where it stands."""
+
+    text: str
+    line: int
+    column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A smallest place in which two statements differ; a side is None where it has nothing there.
+
+    ``note`` says what kind of place it is, where the pieces do not.
+    """
+
+    left: Snippet | None
+    right: Snippet | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """A declaration of either side, or of both, and what was found.
+
+    Attributes
+    ----------
+    left, right
+        Full names; ``""`` where the side has none.
+    places
+        Line and column of the names, in the same order.
+    through
+        For ``"same up to"``: what was looked through.
+    differences
+        For ``"statement differs"``: the smallest differing pieces.
+    more
+        How many more there are.
+    notes
+        What does not count as a difference: other attributes, another proof.
+    """
+
+    left: str
+    right: str
+    places: tuple[tuple[int, int] | None, tuple[int, int] | None]
+    verdict: Verdict
+    through: tuple[str, ...] = ()
+    differences: tuple[Difference, ...] = ()
+    more: int = 0
+    notes: tuple[str, ...] = ()
+
+    @property
+    def renamed(self) -> bool:
+        """Whether the two sides call it differently."""
+        return bool(self.left and self.right) and self.left != self.right
+
+    @property
+    def said(self) -> str:
+        """The verdict in words."""
+        if self.verdict == "same up to":
+            return f"same up to {', '.join(self.through)}"
+        return SAID[self.verdict]
+
+    @property
+    def agrees(self) -> bool:
+        """Whether the right side has the left side's declaration, and it states the same.
+
+        What only the right side has is no disagreement; a renamed declaration is missing under
+        the name that others cite.
+        """
+        return self.verdict not in ("statement differs", "only in A") and not self.renamed
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two files compared."""
+
+    left: str
+    right: str
+    pairs: tuple[Pair, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no statement differs and nothing is missing."""
+        return all(p.agrees for p in self.pairs)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data, for ``--json``."""
+
+        def place(at: tuple[int, int] | None) -> dict[str, int] | None:
+            return None if at is None else {"line": at[0], "column": at[1]}
+
+        def piece(at: Snippet | None) -> dict[str, Any] | None:
+            return None if at is None else {"text": at.text, "line": at.line, "column": at.column}
+
+        return {
+            "a": self.left,
+            "b": self.right,
+            "ok": self.ok,
+            "declarations": [
+                {
+                    "a": p.left or None,
+                    "b": p.right or None,
+                    "a_at": place(p.places[0]),
+                    "b_at": place(p.places[1]),
+                    "verdict": p.verdict,
+                    "renamed": p.renamed,
+                    "up_to": list(p.through),
+                    "differences": [
+                        {"a": piece(d.left), "b": piece(d.right), "note": d.note}
+                        for d in p.differences
+                    ],
+                    "more_differences": p.more,
+                    "notes": list(p.notes),
+                }
+                for p in self.pairs
+            ],
+        }
+
+
+# -- one side ----------------------------------------------------------------------------------
+
+
+@dataclass(eq=False, slots=True)
+class _Side:
+    """One file, its names, and its declarations' parts as they are asked for."""
+
+    file: LeanFile
+    known: frozenset[str]
+    renamed: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, source: Source) -> _Side:
+        from obligations.ops import names
+
+        file = read(source)
+        declared = {d.full_name for d in file.declarations if d.name}
+        return cls(file, frozenset({*names(), *(canonical(n) for n in declared)}))
+
+    def canon(self, declaration: Declaration, through: Through) -> Node:
+        def spelled(name: str) -> str:
+            found = resolve(name, declaration.scope, self.known) or name
+            return self.renamed.get(found, found)
+
+        value = declaration.value() if counts_value(declaration) else None
+        canon = Canon(spelled, through)
+        return canon.declaration(telescope(declaration), declaration.statement(), value)
+
+
+def counts_value(declaration: Declaration) -> bool:
+    """Whether a declaration's body belongs to what it states."""
+    return declaration.kind not in THEOREMS and declaration.kind not in ASSUMED
+
+
+def statement_tokens(declaration: Declaration) -> tuple[str, ...]:
+    """The tokens of what a declaration states."""
+    slices = [declaration.binders_at, declaration.type_at]
+    if counts_value(declaration):
+        slices += [declaration.body_at, declaration.tail_at]
+    out: list[str] = []
+    for at in slices:
+        out += ("", *(() if at is None else tokens(at)))
+    return tuple(out)
+
+
+def proof_tokens(declaration: Declaration) -> tuple[str, ...]:
+    """The tokens of a proof; empty where there is none."""
+    if counts_value(declaration):
+        return ()
+    out: list[str] = []
+    for at in (declaration.body_at, declaration.tail_at):
+        out += ("", *(() if at is None else tokens(at)))
+    return tuple(out)
+
+
+def _family(declaration: Declaration) -> str:
+    if declaration.kind in THEOREMS:
+        return "theorem"
+    return "definition" if declaration.kind in DEFINITIONS else declaration.kind
+
+
+# -- comparing ---------------------------------------------------------------------------------
+
+
+def compare(left: Source, right: Source, *, statements_only: bool = False) -> Comparison:
+    """Compare two files; ``statements_only`` says nothing about proofs.
+
+    No text is refused: what is outside the fragment that is read is compared by its tokens.
+    """
+    a, b = _Side.of(left), _Side.of(right)
+    pairs, only_a, only_b = _matched(a.file.declarations, b.file.declarations)
+    renamed = _renamed(only_a, only_b)
+    for x, y in renamed:
+        b.renamed[canonical(y.full_name)] = canonical(x.full_name)
+    gone = {id(x) for x, _ in renamed} | {id(y) for _, y in renamed}
+    partner = {id(x): y for x, y in (*pairs, *renamed)}
+    out = []
+    for x in a.file.declarations:
+        if id(x) in partner:
+            out.append(_pair(a, b, x, partner[id(x)], statements_only))
+        elif id(x) not in gone:
+            out.append(Pair(_called(x), "", (_place(x), None), "only in A"))
+    out += [
+        Pair("", _called(y), (None, _place(y)), "only in B") for y in only_b if id(y) not in gone
+    ]
+    return Comparison(left.name, right.name, tuple(out))
+
+
+def _called(declaration: Declaration) -> str:
+    return declaration.full_name or f"({declaration.kind})"
+
+
+def _place(declaration: Declaration) -> tuple[int, int]:
+    span = declaration.place.span
+    return span.line, span.column
+
+
+_Found = list[tuple[Declaration, Declaration]]
+
+
+def _matched(
+    left: Sequence[Declaration], right: Sequence[Declaration]
+) -> tuple[_Found, list[Declaration], list[Declaration]]:
+    """Pairs of one full name, the first with the first; and what is left of either side."""
+    waiting: dict[str, list[Declaration]] = {}
+    for y in right:
+        waiting.setdefault(_called(y), []).append(y)
+    pairs, only = [], []
+    for x in left:
+        found = waiting.get(_called(x))
+        if found:
+            pairs.append((x, found.pop(0)))
+        else:
+            only.append(x)
+    taken = {id(y) for _, y in pairs}
+    return pairs, only, [y for y in right if id(y) not in taken]
+
+
+def _renamed(left: Sequence[Declaration], right: Sequence[Declaration]) -> _Found:
+    """Pairs of unmatched declarations whose statements are alike enough, the likest first."""
+    if not left or not right:
+        return []
+    bags_a, bags_b = [_bag(x) for x in left], [_bag(y) for y in right]
+    scores = []
+    for i, (x, p) in enumerate(zip(left, bags_a, strict=True)):
+        for j, (y, q) in enumerate(zip(right, bags_b, strict=True)):
+            short, long = sorted((p.total(), q.total()))
+            # Even if all of the shorter one were in the longer one, they would not be alike.
+            if _family(x) != _family(y) or 2 * short < ALIKE * (short + long):
+                continue
+            score = 2 * (p & q).total() / (short + long) if long else 1.0
+            if score >= ALIKE:
+                scores.append((score, -abs(i - j), i, j))
+    out, used_a, used_b = [], set(), set()
+    for _, _, i, j in sorted(scores, reverse=True):
+        if i not in used_a and j not in used_b:
+            used_a.add(i)
+            used_b.add(j)
+            out.append((left[i], right[j]))
+    return out
+
+
+def _bag(declaration: Declaration) -> Counter[str]:
+    """The tokens of a statement and their neighbours, counted; its own name left out."""
+    found = [t for t in statement_tokens(declaration) if t != declaration.name]
+    return Counter(found) + Counter(f"{x} {y}" for x, y in pairwise(found))
+
+
+def _pair(a: _Side, b: _Side, x: Declaration, y: Declaration, statements_only: bool) -> Pair:
+    notes = list(_attribute_notes(x, y))
+    proof = statements_only or _same_proof(x, y, b.renamed)
+    make = partial(Pair, _called(x), _called(y), (_place(x), _place(y)))
+    if _family(x) != _family(y):
+        what = Difference(_word(x), _word(y), "another kind of declaration")
+        return make("statement differs", differences=(what,), notes=tuple(notes))
+    plain = not x.variables and not y.variables
+    if plain and statement_tokens(x) == statement_tokens(y):
+        return make("same" if proof else "other proof", notes=tuple(notes))
+    if not proof:
+        notes.append("another proof")
+    left, right = a.canon(x, EVERYTHING), b.canon(y, EVERYTHING)
+    if same(left, right, {}):
+        through = tuple(
+            word
+            for word, kept in EVERYTHING.without()
+            if not same(a.canon(x, kept), b.canon(y, kept), {})
+        )
+        if not through and statement_tokens(x) != statement_tokens(y):
+            uses_renamed = b.renamed and any(t in b.renamed for t in statement_tokens(y))
+            through = () if uses_renamed or not plain else ("notation",)
+        if through:
+            return make("same up to", through, notes=tuple(notes))
+        kept_notes = tuple(n for n in notes if n != "another proof")
+        return make("same" if proof else "other proof", notes=kept_notes)
+    found = list(_Walk(a, b).differences(left, right, {}))
+    shown, more = tuple(found[:_KEPT]), max(0, len(found) - _KEPT)
+    return make("statement differs", differences=shown, more=more, notes=tuple(notes))
+
+
+def _word(declaration: Declaration) -> Snippet:
+    line, column = _place(declaration)
+    return Snippet(declaration.kind, line, column)
+
+
+def _same_proof(x: Declaration, y: Declaration, renamed: Mapping[str, str]) -> bool:
+    left, right = proof_tokens(x), proof_tokens(y)
+    if left == right:
+        return True
+    if not renamed:
+        return False
+    short = {new.split(".")[-1]: old.split(".")[-1] for new, old in renamed.items()}
+    back = tuple(_respelled(t, short) for t in right)
+    return left == back
+
+
+def _respelled(token: str, names: Mapping[str, str]) -> str:
+    first, dot, rest = token.partition(".")
+    return names.get(first, first) + dot + rest
+
+
+def _attribute_notes(x: Declaration, y: Declaration) -> Iterator[str]:
+    def marks(d: Declaration) -> set[str]:
+        # Lean asks for `noncomputable` where it is needed; it is no part of what is stated.
+        words = set(d.modifiers) - {"noncomputable"}
+        if d.kind not in THEOREMS:
+            words.add(d.kind)
+        return words | {f"@[{text}]" for text in d.attributes}
+
+    left, right = marks(x), marks(y)
+    if left - right:
+        yield f"only in A: {', '.join(sorted(left - right))}"
+    if right - left:
+        yield f"only in B: {', '.join(sorted(right - left))}"
+
+
+# -- smallest differing pieces -----------------------------------------------------------------
+
+
+@dataclass(eq=False, slots=True)
+class _Walk:
+    """Walks two terms that differ, down to the smallest pieces that do."""
+
+    a: _Side
+    b: _Side
+
+    def differences(self, a: Node, b: Node, pairs: dict[int, int]) -> Iterator[Difference]:
+        if same(a, b, pairs):
+            return
+        if a.kind != b.kind or (a.label != b.label and a.kind != "entry"):
+            yield self.whole(a, b)
+        elif a.kind in TELESCOPES:
+            yield from self.telescopes(a, b, pairs)
+        elif a.kind == "∧":
+            yield from self.sequences(a.parts, b.parts, pairs, "conjunct")
+        elif a.kind == "raw":
+            yield self.raw(a, b, pairs)
+        elif a.kind == "app" and len(a.parts) != len(b.parts):
+            if not same(a.parts[0], b.parts[0], pairs):
+                yield self.whole(a, b)
+            else:
+                yield from self.sequences(a.parts[1:], b.parts[1:], pairs, "argument")
+        elif len(a.parts) != len(b.parts) or not a.parts:
+            yield self.whole(a, b)
+        else:
+            differing = [
+                (x, y) for x, y in zip(a.parts, b.parts, strict=True) if not same(x, y, pairs)
+            ]
+            # The two sides share nothing but the operation: the piece is the whole.
+            alone = a.kind in ("op", "app") and len(differing) == len(a.parts)
+            if alone and all(_apart(x, y) for x, y in differing):
+                yield self.whole(a, b)
+                return
+            for x, y in differing:
+                yield from self.differences(x, y, pairs)
+
+    def telescopes(self, a: Node, b: Node, pairs: dict[int, int]) -> Iterator[Difference]:
+        """Entries, paired by place or by name, and then what stands under them."""
+        known = dict(pairs)
+        left, right = a.parts[:-1], b.parts[:-1]
+        noun = "let" if a.kind == "lets" else "binder"
+        if noun == "binder" and (order := self.reordered(left, right)) is not None:
+            yield order
+            by_name = {_entry_name(y): y for y in right}
+            aligned: list[tuple[Node | None, Node | None]] = [
+                (x, by_name[_entry_name(x)]) for x in left
+            ]
+        elif noun == "binder" and len(left) == len(right):
+            aligned = list(zip(left, right, strict=True))
+        else:
+            aligned = self.by_name(left, right, known)
+        for x, y in aligned:
+            if x is None or y is None:
+                yield self.one_sided(x, y, noun)
+                continue
+            if x.label != y.label:
+                yield self.whole(x, y, "another bracket")
+            elif not same(x, y, known):
+                for p, q in zip(x.parts, y.parts, strict=False):
+                    yield from self.differences(p, q, known)
+            known[x.uid] = y.uid
+        yield from self.differences(a.parts[-1], b.parts[-1], known)
+
+    def reordered(self, left: Sequence[Node], right: Sequence[Node]) -> Difference | None:
+        """The difference where the right side binds the same names in another order."""
+        names_a, names_b = [_entry_name(x) for x in left], [_entry_name(y) for y in right]
+        if names_a == names_b or sorted(names_a) != sorted(names_b):
+            return None
+        if len(set(names_a)) != len(names_a):
+            return None
+        first = next(i for i, (p, q) in enumerate(zip(names_a, names_b, strict=True)) if p != q)
+        last = next(i for i in range(len(names_a) - 1, -1, -1) if names_a[i] != names_b[i])
+        cut = slice(first, last + 1)
+        return Difference(
+            self.entries(left[cut], self.a), self.entries(right[cut], self.b), "order of binders"
+        )
+
+    def by_name(
+        self, left: Sequence[Node], right: Sequence[Node], pairs: dict[int, int]
+    ) -> list[tuple[Node | None, Node | None]]:
+        """Entries of one name together; what is left over by its place among what is left."""
+        names_b: dict[str, list[Node]] = {}
+        for y in right:
+            names_b.setdefault(_entry_name(y), []).append(y)
+        found: dict[int, Node] = {}
+        for x in left:
+            options = names_b.get(_entry_name(x))
+            if options:
+                found[x.uid] = options.pop(0)
+        rest_b = [y for ys in names_b.values() for y in ys]
+        rest_a = [x for x in left if x.uid not in found]
+        for x in rest_a if len(rest_a) == len(rest_b) else ():
+            found[x.uid] = rest_b.pop(0)
+        out: list[tuple[Node | None, Node | None]] = [(x, found.get(x.uid)) for x in left]
+        return [*out, *((None, y) for y in rest_b)]
+
+    def sequences(
+        self, left: Sequence[Node], right: Sequence[Node], pairs: dict[int, int], noun: str
+    ) -> Iterator[Difference]:
+        """Items in order; one that has no like on the other side is only on one."""
+        for x, y in _aligned(left, right, pairs):
+            if x is None or y is None:
+                yield self.one_sided(x, y, noun)
+            else:
+                yield from self.differences(x, y, pairs)
+
+    def raw(self, a: Node, b: Node, pairs: dict[int, int]) -> Difference:
+        """Token runs without what they begin and end with in common."""
+        start, stop = 0, 0
+        shortest = min(len(a.parts), len(b.parts))
+        while start < shortest and same(a.parts[start], b.parts[start], pairs):
+            start += 1
+        while stop < shortest - start and same(a.parts[-1 - stop], b.parts[-1 - stop], pairs):
+            stop += 1
+        return Difference(
+            self.tokens(a, start, len(a.parts) - stop, self.a),
+            self.tokens(b, start, len(b.parts) - stop, self.b),
+            "outside the fragment that is read: compared by tokens",
+        )
+
+    # -- pieces ----------------------------------------------------------------------------
+
+    def whole(self, a: Node, b: Node, note: str = "") -> Difference:
+        return Difference(_snippet(a, self.a), _snippet(b, self.b), note)
+
+    def one_sided(self, a: Node | None, b: Node | None, noun: str) -> Difference:
+        left = None if a is None else _snippet(a, self.a)
+        right = None if b is None else _snippet(b, self.b)
+        return Difference(left, right, noun)
+
+    def entries(self, nodes: Sequence[Node], side: _Side) -> Snippet | None:
+        shown = [s for s in (_snippet(n, side) for n in nodes) if s is not None]
+        if not shown:
+            return None
+        return Snippet(" ".join(s.text for s in shown), shown[0].line, shown[0].column)
+
+    def tokens(self, node: Node, start: int, stop: int, side: _Side) -> Snippet | None:
+        words = [n.label for n in node.parts]
+        span = node.span
+        if span is None or start >= stop:
+            return None
+        line, column = span.line, span.column
+        if isinstance(span, TextSpan):
+            text = side.file.source.text
+            at = span.end - span.width
+            for word in words[: start + 1]:
+                found = text.find(word, at)
+                at = found if found < 0 else found + len(word)
+                if found < 0:
+                    break
+            else:
+                at -= len(words[start])
+                line = text.count("\n", 0, at) + 1
+                column = at - text.rfind("\n", 0, at)
+        return Snippet(_short(" ".join(words[start:stop])), line, column)
+
+
+def _entry_name(entry: Node) -> str:
+    binder = binder_of(entry)
+    return binder.names[0] if binder is not None and binder.names else "_"
+
+
+def _snippet(node: Node, side: _Side) -> Snippet | None:
+    if node.kind == "absent":
+        return None
+    if node.kind == "entry":
+        return _entry_snippet(node, side)
+    span = node.span
+    if span is None:
+        inner = next((n.span for n in walk(node) if n.span is not None), None)
+        span = inner or Span(1, 1)
+    if not (isinstance(span, TextSpan) and 0 < span.end <= len(side.file.source.text)):
+        return Snippet(node.label or node.kind, span.line, span.column)
+    text = strip_comments(side.file.source.text[span.end - span.width : span.end])
+    bare = node.kind not in ("tuple", "ascription") and text[:1] == "(" and text[-1:] == ")"
+    if bare and not text[1:2].isspace():
+        return Snippet(_short(text[1:-1]), span.line, span.column + 1)
+    return Snippet(_short(text), span.line, span.column)
+
+
+def _entry_snippet(entry: Node, side: _Side) -> Snippet:
+    binder = binder_of(entry)
+    assert binder is not None
+    parts = [p for p in entry.parts if p.kind != "absent"]
+    texts = [s.text for s in (_snippet(p, side) for p in parts) if s is not None]
+    name = _entry_name(entry)
+    if entry.label.startswith("let"):
+        text = f"let {name} := {texts[-1] if texts else '…'}"
+    else:
+        close = {"(": ")", "{": "}", "[": "]", "⦃": "⦄"}.get(binder.kind, "")
+        text = f"{binder.kind}{name} : {texts[0]}{close}" if texts else name
+    span = entry.span or Span(1, 1)
+    return Snippet(_short(text), span.line, span.column)
+
+
+def _short(text: str) -> str:
+    text = re.sub(r"\s+", " ", text).strip()
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+
+
+def _leaves(node: Node) -> Counter[tuple[str, str]]:
+    return Counter((n.kind, n.label) for n in walk(node) if not n.parts)
+
+
+def _likeness(a: Node, b: Node) -> float:
+    p, q = _leaves(a), _leaves(b)
+    total = p.total() + q.total()
+    return 2 * (p & q).total() / total if total else 1.0
+
+
+def _apart(a: Node, b: Node) -> bool:
+    """Whether nothing below two differing pieces is worth pointing at."""
+    return a.kind != b.kind or not (a.parts and b.parts) or _likeness(a, b) < 0.5
+
+
+def _aligned(
+    left: Sequence[Node], right: Sequence[Node], pairs: dict[int, int]
+) -> list[tuple[Node | None, Node | None]]:
+    """The alignment of two sequences that matches most: the same items, then those most alike."""
+    rows, columns = len(left), len(right)
+    if rows * columns > 40_000:
+        # Too many to compare each with each: item by item, and the rest at the end.
+        both = list(zip(left, right, strict=False))
+        return [*both, *((x, None) for x in left[columns:]), *((None, y) for y in right[rows:])]
+    score = [[_score(x, y, pairs) for y in right] for x in left]
+    best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
+    for i in range(rows - 1, -1, -1):
+        for j in range(columns - 1, -1, -1):
+            best[i][j] = max(best[i + 1][j], best[i][j + 1], score[i][j] + best[i + 1][j + 1])
+    out: list[tuple[Node | None, Node | None]] = []
+    i = j = 0
+    while i < rows or j < columns:
+        if i == rows:
+            out.append((None, right[j]))
+            j += 1
+        elif j == columns:
+            out.append((left[i], None))
+            i += 1
+        elif score[i][j] and best[i][j] == score[i][j] + best[i + 1][j + 1]:
+            out.append((left[i], right[j]))
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            out.append((left[i], None))
+            i += 1
+        else:
+            out.append((None, right[j]))
+            j += 1
+    return out
+
+
+def _score(a: Node, b: Node, pairs: dict[int, int]) -> float:
+    if same(a, b, pairs):
+        return 2.0
+    alike = _likeness(a, b)
+    return alike if alike >= 0.4 else 0.0
+
+
+# -- telling -----------------------------------------------------------------------------------
+
+
+def short_names(comparison: Comparison) -> list[str]:
+    """What each pair is called where the namespace that all share is left out."""
+    full = [n for p in comparison.pairs for n in (p.left, p.right) if n]
+    spaces = [n.rpartition(".")[0].split(".") for n in full]
+    shared = 0
+    while spaces and all(len(x) > shared and x[shared] == spaces[0][shared] for x in spaces):
+        shared += 1
+    cut = len(".".join(spaces[0][:shared])) + 1 if shared and spaces[0][0] else 0
+    return [
+        f"{p.left[cut:]} → {p.right[cut:]}" if p.renamed else (p.left or p.right)[cut:]
+        for p in comparison.pairs
+    ]
+
+
+def details(comparison: Comparison) -> Iterator[tuple[str, Pair]]:
+    """The pairs there is more to say of than their verdict, each with its name."""
+    for name, pair in zip(short_names(comparison), comparison.pairs, strict=True):
+        if pair.differences or pair.notes:
+            yield name, pair
+
+
+def summary(comparison: Comparison) -> str:
+    """The comparison in a line."""
+    counts = Counter(p.verdict for p in comparison.pairs)
+    said = [f"{counts[v]} {words}" for v, words in SAID.items() if counts[v]]
+    renamed = sum(p.renamed for p in comparison.pairs)
+    if renamed:
+        said.append(f"{renamed} renamed")
+    return ", ".join(said) or "no declarations"
+
+
+def markdown(comparison: Comparison) -> str:
+    """The comparison for a pull request: what is not the same, and the pieces that differ."""
+    mark = "agree" if comparison.ok else "differ"
+    out = [
+        f"### `{_cell(comparison.left)}` and `{_cell(comparison.right)}` {mark}",
+        "",
+        f"{summary(comparison)}.",
+    ]
+    rows = [
+        (name, pair)
+        for name, pair in zip(short_names(comparison), comparison.pairs, strict=True)
+        if pair.verdict != "same" or pair.renamed or pair.notes
+    ]
+    if rows:
+        out += ["", "| declaration | verdict | A | B |", "|---|---|---|---|"]
+    for name, pair in rows:
+        places = ["" if p is None else f"{p[0]}:{p[1]}" for p in pair.places]
+        said = pair.said + (f" ({'; '.join(pair.notes)})" if pair.notes else "")
+        out.append(f"| `{_cell(name)}` | {_cell(said)} | {places[0]} | {places[1]} |")
+    for name, pair in rows:
+        if not pair.differences:
+            continue
+        out += ["", f"**`{_cell(name)}`**", ""]
+        for d in pair.differences:
+            sides = [_side(word, s) for word, s in (("A", d.left), ("B", d.right))]
+            out.append(f"- {f'{d.note}: ' if d.note else ''}{', '.join(sides)}")
+        if pair.more:
+            out.append(f"- and {pair.more} more")
+    return "\n".join(out) + "\n"
+
+
+def _side(word: str, snippet: Snippet | None) -> str:
+    if snippet is None:
+        return f"{word} nothing"
+    fence = "``" if "`" in snippet.text else "`"
+    return f"{word} {snippet.line}:{snippet.column} {fence}{snippet.text}{fence}"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("`", "")

@@ -429,10 +429,18 @@ def _align(
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A place where the render does not do what the forward implies."""
+    """A place where the render does not do what the forward implies.
+
+    A picture marks it at ``subject``: a chain value, a parameter, or the site at which the chain
+    lacks a cotangent (empty: nothing in particular). ``wrong`` are what the subject reads
+    and should not, ``remedy`` says in few words what the forward makes it.
+    """
 
     span: Span
     message: str
+    subject: str = ""
+    wrong: tuple[str, ...] = ()
+    remedy: str = ""
 
     def render(self, source: Source) -> str:
         """As an error is shown: place, message, line and caret."""
@@ -453,7 +461,14 @@ def compare(fwd: Forward, certified: Certified, emitted: Emitted) -> list[Differ
     for parameter, site in certified.reads.items():
         read = emitted.reads.get(parameter)
         if read is None:
-            out.append(Difference(emitted.span, f"{parameter} is read by no gradient node"))
+            out.append(
+                Difference(
+                    emitted.span,
+                    f"{parameter} is read by no gradient node",
+                    parameter,
+                    remedy=f"should read {canonical.at(site) or 'a value the chain lacks'}",
+                )
+            )
             continue
         right = canonical.at(site)
         if read.cotangent != right:
@@ -462,6 +477,9 @@ def compare(fwd: Forward, certified: Certified, emitted: Emitted) -> list[Differ
                     read.span,
                     f"{parameter} reads {canonical.describe(read.cotangent)}; "
                     f"the forward makes it {right or 'a value the chain lacks'} (at {site})",
+                    parameter,
+                    (read.cotangent,),
+                    f"should read {right or 'a value the chain lacks'}",
                 )
             )
         family = certified.family[parameter]
@@ -472,6 +490,8 @@ def compare(fwd: Forward, certified: Certified, emitted: Emitted) -> list[Differ
                     read.span,
                     f"the render has {said} gradient nodes at strided layers; "
                     f"{parameter}'s layer is padded {family}",
+                    parameter,
+                    remedy=f"should be a node padded {family}",
                 )
             )
     return sorted(out, key=lambda d: (d.span.line, d.span.column))
@@ -516,6 +536,8 @@ def _compare_step(fwd: Forward, canonical: _Canonical, node: Step) -> list[Diffe
                 node.span,
                 f"{node.name} is {node.token}; the forward has {_described(operation)} at "
                 f"{site.name}, whose backward is {operation.backward.token or 'not rendered'}",
+                node.name,
+                remedy=f"should be {operation.backward.token or 'left out'}",
             )
         )
     wanted = fwd.real(site.inputs[0]) if _saves_input(operation) else None
@@ -524,6 +546,9 @@ def _compare_step(fwd: Forward, canonical: _Canonical, node: Step) -> list[Diffe
             Difference(
                 node.span,
                 f"{node.name} saves {node.saved}; the forward makes it {wanted or 'nothing'}",
+                node.name,
+                (node.saved,),
+                f"should save {wanted or 'nothing'}",
             )
         )
     symbol = weight_operand(operation)
@@ -531,7 +556,10 @@ def _compare_step(fwd: Forward, canonical: _Canonical, node: Step) -> list[Diffe
     if node.weight != weight and node.weight is not None:
         out.append(
             Difference(
-                node.span, f"{node.name} names the weight {node.weight}; the forward makes it {weight}"
+                node.span,
+                f"{node.name} names the weight {node.weight}; the forward makes it {weight}",
+                node.name,
+                remedy=f"should name {weight or 'no weight'}",
             )
         )
     right = canonical.at(site.name)
@@ -541,6 +569,9 @@ def _compare_step(fwd: Forward, canonical: _Canonical, node: Step) -> list[Diffe
                 node.span,
                 f"{node.name} reads {canonical.describe(node.incoming)}; "
                 f"the forward makes it {right or 'a value the chain lacks'} (at {site.name})",
+                node.name,
+                (node.incoming,),
+                f"should read {right or 'a value the chain lacks'}",
             )
         )
     return out
@@ -565,6 +596,9 @@ def _compare_fan_in(
             node.span,
             f"{node.name} adds {' and '.join(node.operands)}; "
             f"what reaches {node.at} is {listed}",
+            node.name,
+            tuple(o for o in node.operands if o not in wanted),
+            f"should add {listed}",
         )
     ]
 
@@ -589,6 +623,8 @@ def _missing(fwd: Forward, canonical: _Canonical, emitted: Emitted) -> list[Diff
                         emitted.span,
                         f"the chain has no step for {_described(part.step)} at {part.site}: "
                         f"{part.step.backward.token or 'a step no render emits'}",
+                        name,
+                        remedy=f"lacks {part.step.backward.token or 'a step no render emits'}",
                     )
                 )
         if len(parts) > 1 and name not in canonical.joins:
@@ -598,6 +634,8 @@ def _missing(fwd: Forward, canonical: _Canonical, emitted: Emitted) -> list[Diff
                     emitted.span,
                     f"the cotangent at {name} is {emitted.output or 'left out'}; "
                     f"the forward adds {' and '.join(values)}",
+                    name,
+                    remedy=f"should add {' and '.join(values)}",
                 )
             )
     if wants_input:
@@ -608,6 +646,8 @@ def _missing(fwd: Forward, canonical: _Canonical, emitted: Emitted) -> list[Diff
                     emitted.span,
                     f"the block hands on {canonical.describe(emitted.output)}; "
                     f"the forward makes it {right} (at {fwd.block.input})",
+                    emitted.output,
+                    remedy=f"should not be handed on, but {right}",
                 )
             )
     return out

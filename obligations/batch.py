@@ -1,0 +1,557 @@
+"""Many nets, seeds and sizes in one run: in this process, in others, or on a Dask cluster.
+
+The unit of work is one section of one net at one seed and size. A unit carries its net's text, so
+that it can be evaluated anywhere; whoever evaluates it derives the net once and keeps it. A row
+depends on its unit alone, not on where, with what else or in which order it is evaluated: what
+``--only NAME --seed S`` shows is the line of the ledger again, number by number.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from multiprocessing import connection, get_context
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from obligations import __version__
+from obligations.errors import ObligationsError, nearest
+from obligations.ledger import Ledger, Row, Verdict, Zero
+from obligations.results import Result, Results, Size, Subject, Unit
+
+if TYPE_CHECKING:
+    from obligations.check import NetCheck
+    from obligations.derive import Derived
+    from obligations.lean.elab import Environment
+    from obligations.obligation import Obligation
+
+__all__ = ["Outcome", "Plan", "Result", "Subject", "Unit", "ledgers", "perform", "plan", "run"]
+
+WHOLE = "whole net"
+HYPOTHESES = "hypotheses of ties"
+BEYOND = "beyond one device"
+"""Sections beside blocks and steps; no block's name has a space in it."""
+
+Progress = Callable[[int, int, Result], None]
+"""Called after every unit with how many are done, of how many, and what it came to."""
+
+Work = Callable[[float, str], None]
+"""Called within a unit of true size with the share that is done, and what is being done."""
+
+
+# -- one unit ----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A derived net as a worker keeps it. Threads of one worker take turns."""
+
+    derived: Derived
+    env: Environment
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    _narrow: NetCheck | None = None
+
+    @property
+    def narrow(self) -> NetCheck:
+        from obligations.check import NetCheck
+
+        if self._narrow is None:
+            self._narrow = NetCheck.build(self.derived)
+        return self._narrow
+
+
+@lru_cache(maxsize=4)
+def _kept(subject: Subject) -> _Kept:
+    from obligations.check import typed_environment
+    from obligations.derive import derive
+    from obligations.net_reader import read_net
+
+    derived = derive(read_net(subject.source, dict(subject.settings)))
+    return _Kept(derived, typed_environment(derived))
+
+
+def sections(derived: Derived) -> dict[str, tuple[Obligation, ...]]:
+    """What of a net is evaluated together: each block, each step, the whole net."""
+    out: dict[str, list[Obligation]] = {name: [] for name in derived.sections}
+    for obligation in derived.obligations:
+        if obligation.kind == "step":
+            section = f"step {obligation.name}"
+        elif obligation.kind in ("capstone", "loss"):
+            section = WHOLE
+        else:
+            section = obligation.block
+        out.setdefault(section, []).append(obligation)
+    return {name: tuple(found) for name, found in out.items() if found}
+
+
+def evaluate_unit(unit: Unit, work: Work | None = None) -> Result:
+    """Evaluate a unit here.
+
+    A section that cannot be evaluated (no sample keeps away from the kinks) is rows that say so.
+
+    Raises
+    ------
+    ObligationsError
+        The net cannot be read, or a statement of it is not well typed.
+    """
+    from obligations.lean.elab import ElabError
+
+    kept = _kept(unit.subject)
+    with kept.lock:
+        start = time.perf_counter()
+        wanted = sections(kept.derived).get(unit.section, ())
+        total = len(wanted)
+        try:
+            if unit.size == "true":
+                from obligations.true_size import check_true_size
+
+                found = check_true_size(kept.derived, seed=unit.seed, progress=work)
+                rows, zeros, total = found.rows, found.zeros, len(found.rows)
+            elif unit.section in (HYPOTHESES, BEYOND):
+                rows, zeros = _further(kept, unit), ()
+                total = len(rows)
+            else:
+                rows, zeros = _evaluated(kept, unit, wanted)
+        except ElabError:
+            raise
+        except ObligationsError as error:
+            names = [(o.name, str(o.kind)) for o in wanted] or [(unit.section, unit.section)]
+            rows, zeros, total = _not_evaluated(names, error), (), len(names)
+        if unit.only:
+            rows = tuple(r for r in rows if r.name in unit.only)
+        return Result(unit, rows, total, zeros, time.perf_counter() - start)
+
+
+def _evaluated(
+    kept: _Kept, unit: Unit, wanted: Sequence[Obligation]
+) -> tuple[tuple[Row, ...], tuple[Zero, ...]]:
+    from obligations.check import evaluate
+
+    some = [o for o in wanted if not unit.only or o.name in unit.only]
+    tallies, zeros = evaluate(
+        kept.derived, some, kept.env, kept.narrow, (unit.seed,), lambda _: None
+    )
+    return tuple(tallies[o.name].row(o) for o in some), tuple(zeros.values())
+
+
+def _further(kept: _Kept, unit: Unit) -> tuple[Row, ...]:
+    from obligations import beyond, hypotheses
+
+    if unit.section == HYPOTHESES:
+        return tuple(hypotheses.rows(kept.derived, kept.env, unit.seed))
+    return tuple(beyond.rows(kept.derived, kept.narrow, (unit.seed,)))
+
+
+def _not_evaluated(names: Iterable[tuple[str, str]], error: ObligationsError) -> tuple[Row, ...]:
+    return tuple(
+        Row(name, kind, "", {}, None, "not evaluated", (error.message,)) for name, kind in names
+    )
+
+
+# -- what there is to do -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Nets with their statements, and the units of them.
+
+    ``nets`` holds a net once, however often it was named.
+    """
+
+    nets: Mapping[Subject, Derived]
+    units: tuple[Unit, ...]
+
+
+def subject_of(derived: Derived) -> Subject:
+    """A derived net as a unit carries it."""
+    net = derived.net
+    return Subject(net.source, net.name, tuple(sorted(net.settings.items())))
+
+
+def plan(
+    nets: Iterable[Derived],
+    *,
+    seeds: Iterable[int] = (0,),
+    size: Size = "small",
+    only: Iterable[str] = (),
+) -> Plan:
+    """The units of some nets.
+
+    Parameters
+    ----------
+    seeds
+        Every statement is evaluated at each.
+    size
+        ``true`` evaluates the unscaled capstone alone.
+    only
+        Names of rows; all of them where it is empty. One that is no obligation's is looked for
+        among the hypotheses and what is claimed beyond one device.
+
+    Raises
+    ------
+    ObligationsError
+        A name that no net has a row of.
+    """
+    found = {subject_of(d): d for d in nets}
+    seeds, only = tuple(dict.fromkeys(seeds)), tuple(dict.fromkeys(only))
+    places = {s: _places(s, d, size, only, seeds) for s, d in found.items()}
+    known = {name for place in places.values() for names in place.values() for name in names}
+    for name in only:
+        if name not in known:
+            what = "row" if size == "small" else "row at true size"
+            raise ObligationsError(f"no {what} is named '{name}'", hint=nearest(name, known))
+    units = []
+    for subject, place in places.items():
+        for seed in seeds:
+            for section, names in place.items():
+                some = tuple(n for n in names if n in only)
+                if some or not only:
+                    units.append(Unit(subject, section, seed, size, some))
+    return Plan(found, tuple(units))
+
+
+def _places(
+    subject: Subject, derived: Derived, size: Size, only: Sequence[str], seeds: Sequence[int]
+) -> dict[str, tuple[str, ...]]:
+    """The names of the rows of each section; no names where they are not asked for."""
+    if size == "true":
+        return {WHOLE: tuple(o.name for o in derived.obligations if o.kind == "capstone")}
+    out = {k: tuple(o.name for o in v) for k, v in sections(derived).items()}
+    known = {name for names in out.values() for name in names}
+    asked = any(name not in known for name in only)
+    for section in (HYPOTHESES, BEYOND):
+        # What these rows are called shows when they are evaluated.
+        rows = evaluate_unit(Unit(subject, section, seeds[0])).rows if asked else ()
+        out[section] = tuple(r.name for r in rows)
+    return out
+
+
+# -- running it --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a worker sends back: a result, or why there is none."""
+
+    unit: Unit
+    result: Result | None = None
+    message: str = ""
+    hint: str = ""
+    version: str = __version__
+
+    def take(self) -> Result:
+        """The result; raises :class:`ObligationsError` where there is none."""
+        if self.version != __version__:
+            raise ObligationsError(
+                f"a worker has obligations {self.version}, this is {__version__}",
+                hint="install the same version there",
+            )
+        if self.result is None:
+            raise ObligationsError(f"{self.unit}: {self.message}", hint=self.hint)
+        return self.result
+
+
+def perform(unit: Unit) -> Outcome:
+    """Evaluate a unit in a worker."""
+    try:
+        return Outcome(unit, evaluate_unit(unit))
+    except ObligationsError as error:
+        return Outcome(unit, message=error.message, hint=error.hint)
+    except MemoryError:
+        return Outcome(unit, message="out of memory", hint="run fewer jobs at once")
+
+
+def run(
+    todo: Plan,
+    *,
+    jobs: int = 1,
+    scheduler: str | None = None,
+    results: Path | None = None,
+    resume: bool = False,
+    progress: Progress | None = None,
+    work: Work | None = None,
+    timeout: float = 20.0,
+) -> Results:
+    """Evaluate the units of a plan; every row is in the results exactly once.
+
+    Parameters
+    ----------
+    jobs
+        Processes; with 1 it is done in this one.
+    scheduler
+        Address of a Dask scheduler, which is then used instead.
+    results
+        A file of JSON Lines that rows are added to as they come.
+    resume
+        Whether to go on with what ``results`` has; else it must not have anything.
+    progress, work
+        Told of units that are done, and of the work within a unit of true size (in this process
+        only).
+    timeout
+        Seconds to wait for the scheduler, and for a worker while it has none.
+
+    Raises
+    ------
+    ObligationsError
+        A net that cannot be evaluated; results that are refused; a cluster that is not there; a
+        worker that dies again and again. What was finished before is in the file.
+    """
+    tell = progress or (lambda done, total, result: None)
+    with Results(results, resume=resume, subjects=todo.nets) as found:
+        # Two files with one text are one net.
+        units = list({(u.key, u.only): u for u in todo.units}.values())
+        total = len(units)
+        units = [u for u in units if found.missing(u)]
+        done = total - len(units)
+        # The longest first, so that the last processes end together.
+        units.sort(key=lambda u: {WHOLE: 0, BEYOND: 1}.get(u.section, 2))
+        if scheduler is not None:
+            outcomes = _on_cluster(units, scheduler, timeout)
+        elif jobs > 1 and len(units) > 1:
+            outcomes = _in_processes(units, min(jobs, len(units)))
+        else:
+            outcomes = (Outcome(u, evaluate_unit(u, work)) for u in units)
+        with closing(outcomes):
+            for outcome in outcomes:
+                result = outcome.take()
+                found.add(result)
+                done += 1
+                tell(done, total, result)
+        return found
+
+
+# -- processes ---------------------------------------------------------------------------------
+
+TRIES = 3
+"""How often a unit may end the process that evaluates it."""
+
+
+def _serve(pipe: Any) -> None:
+    """A worker: units from ``pipe``, outcomes to it, until the other end is closed."""
+    # The interrupt of a terminal reaches every process; the first one tells the others.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # As many processes as cores, each with as many threads, would only get in each other's way.
+    for library in ("OPENBLAS", "MKL", "OMP"):
+        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    # The one who asks may have been killed.
+    with suppress(EOFError, OSError):
+        while True:
+            pipe.send(perform(pipe.recv()))
+
+
+def _in_processes(units: Sequence[Unit], jobs: int) -> Generator[Outcome]:
+    """Outcomes as they come from ``jobs`` processes.
+
+    A pipe a process rather than a shared queue: it closes with either of its ends, so that a
+    killed run leaves no process behind, and a killed process tells which unit it had.
+    """
+    context = get_context("spawn")
+    waiting, deaths = deque(units), Counter[Unit]()
+    idle: list[tuple[Any, Any]] = []
+    busy: dict[Any, tuple[Any, Unit]] = {}
+
+    def start() -> tuple[Any, Any]:
+        ours, theirs = context.Pipe()
+        process = context.Process(target=_serve, args=(theirs,), daemon=True)
+        process.start()
+        theirs.close()
+        return ours, process
+
+    def give(unit: Unit) -> None:
+        pipe, process = idle.pop() if idle else start()
+        # A process that has just died is found dead by the next wait.
+        with suppress(OSError):
+            pipe.send(unit)
+        busy[pipe] = process, unit
+
+    try:
+        while waiting or busy:
+            while waiting and len(busy) < jobs:
+                give(waiting.popleft())
+            ready: list[Any] = connection.wait(list(busy))
+            for pipe in ready:
+                process, unit = busy.pop(pipe)
+                try:
+                    outcome = pipe.recv()
+                except (EOFError, OSError):
+                    process.join()
+                    deaths[unit] += 1
+                    if deaths[unit] == TRIES:
+                        raise ObligationsError(
+                            f"{unit}: its process ended {TRIES} times, "
+                            f"the last time with exit code {process.exitcode}",
+                            hint="if memory ran out, run fewer jobs at once",
+                        ) from None
+                    waiting.append(unit)
+                    continue
+                idle.append((pipe, process))
+                yield outcome
+    finally:
+        for process in (*(p for _, p in idle), *(p for p, _ in busy.values())):
+            process.kill()
+            process.join()
+
+
+# -- a cluster ---------------------------------------------------------------------------------
+
+
+def _on_cluster(units: Sequence[Unit], address: str, timeout: float) -> Generator[Outcome]:
+    """Outcomes as they come from the workers of a Dask cluster.
+
+    The scheduler gives the units of a worker that dies to another one.
+    """
+    try:
+        import distributed
+    except ImportError:
+        raise ObligationsError(
+            "a scheduler needs the package distributed",
+            hint="install it by: pip install 'obligations[distributed]'",
+        ) from None
+    import logging
+
+    # Lost connections are told by an error of ours.
+    for name in ("distributed", "tornado"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        client = distributed.Client(address, timeout=timeout, set_as_default=False)
+    except (OSError, ValueError, TypeError) as error:
+        reason = " ".join(str(error).split()) or "no answer"
+        raise ObligationsError(
+            f"no scheduler at '{address}' after {timeout:g} s: {reason}",
+            hint="it is an address such as tcp://localhost:8786",
+        ) from None
+    futures: list[Any] = []
+    try:
+        if units:
+            _wait_for_workers(client, address, timeout)
+        futures = [client.submit(perform, unit, pure=False) for unit in units]
+        left = set(futures)
+        quiet = time.monotonic()
+        while left:
+            ready = {f for f in left if f.status != "pending"}
+            if not ready:
+                quiet = _still_there(client, address, quiet, timeout)
+                with suppress(TimeoutError):
+                    distributed.wait(list(left), timeout=1.0, return_when="FIRST_COMPLETED")
+                continue
+            for future in ready:
+                left.discard(future)
+                yield _gathered(future, address)
+            quiet = time.monotonic()
+    finally:
+        with suppress(Exception):
+            if client.status == "running":
+                client.cancel(futures, force=True)
+        with suppress(Exception):
+            client.close(timeout=2)
+
+
+def _wait_for_workers(client: Any, address: str, timeout: float) -> None:
+    try:
+        client.wait_for_workers(1, timeout=timeout)
+    except TimeoutError:
+        raise ObligationsError(
+            f"the scheduler at '{address}' has had no worker for {timeout:g} s"
+        ) from None
+
+
+def _still_there(client: Any, address: str, quiet: float, timeout: float) -> float:
+    """Since when there has been a worker; raises where there has been none for ``timeout``."""
+    if client.status == "running" and client.nthreads():
+        return time.monotonic()
+    if time.monotonic() - quiet > timeout:
+        what = "its workers" if client.status == "running" else "the scheduler"
+        raise ObligationsError(f"'{address}': {what} went away and did not come back")
+    return quiet
+
+
+def _gathered(future: Any, address: str) -> Outcome:
+    """The outcome of a future that is not pending."""
+    try:
+        outcome = future.result(timeout=60)
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        hint = ""
+        if isinstance(error, ImportError):
+            hint = "install obligations on the workers, the same version as here"
+        raise ObligationsError(f"'{address}': {reason}", hint=hint) from error
+    assert isinstance(outcome, Outcome)
+    return outcome
+
+
+# -- ledgers -----------------------------------------------------------------------------------
+
+_WORST: tuple[Verdict, ...] = (
+    "holds",
+    "not the gradient",
+    "fails",
+    "incomplete",
+    "not evaluable",
+    "not evaluated",
+)
+
+
+def merged(rows: Sequence[Row]) -> Row:
+    """One row from those of several seeds: the worst of each."""
+    first = rows[0]
+    errors: dict[str, float] = {}
+    for row in rows:
+        for column, error in row.errors.items():
+            errors[column] = max(errors.get(column, 0.0), error)
+    sizes = dict.fromkeys(size for row in rows for size in row.sizes.split(", ") if size)
+    margins = [row.margin for row in rows if row.margin is not None]
+    return Row(
+        first.name,
+        first.kind,
+        ", ".join(sizes),
+        errors,
+        min(margins, default=None),
+        max((row.verdict for row in rows), key=_WORST.index),
+        tuple(dict.fromkeys(note for row in rows for note in row.notes)),
+    )
+
+
+def ledgers(todo: Plan, found: Results) -> tuple[Ledger, ...]:
+    """A ledger per net of what a finished run found, its rows in the file's order.
+
+    ``seconds`` is the sum over the net's units, wherever they were evaluated.
+    """
+    return tuple(_ledger(s, d, todo.units, found) for s, d in todo.nets.items())
+
+
+def _ledger(subject: Subject, derived: Derived, units: Iterable[Unit], found: Results) -> Ledger:
+    from obligations.lean.net_names import TRUE_SIZE, narrow
+
+    own = [u for u in units if u.subject == subject]
+    rows: dict[str, list[Row]] = {}
+    further: dict[str, list[Row]] = {}
+    zeros: dict[str, Zero] = {}
+    seconds = 0.0
+    for unit in own:
+        kept = found.found[unit.key]
+        seconds += kept.seconds
+        place = further if unit.section in (HYPOTHESES, BEYOND) else rows
+        for row in kept.rows.values():
+            if not unit.only or row.name in unit.only:
+                place.setdefault(row.name, []).append(row)
+        for zero in kept.zeros:
+            old = zeros.get(zero.tensor)
+            zeros[zero.tensor] = replace(zero, found=max(zero.found, old.found if old else 0.0))
+    order = [o.name for o in derived.obligations if o.name in rows]
+    return Ledger(
+        subject.net,
+        tuple(merged(rows[name]) for name in order),
+        (TRUE_SIZE if own and own[0].size == "true" else narrow(derived.net)).text,
+        tuple(zeros.values()),
+        seconds,
+        tuple(dict.fromkeys(u.seed for u in own)),
+        derived.left_out,
+        tuple(merged(same) for same in further.values()),
+    )

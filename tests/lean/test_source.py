@@ -309,6 +309,12 @@ def test_long_and_deep_texts_take_no_more_than_linear_time(text: str) -> None:
     assert time.process_time() - start < 10
 
 
+def test_a_body_at_the_first_column_is_whole() -> None:
+    (d,) = split("theorem a : x :=\nby\nsimp\nnorm_num\n-- the end\n").declarations
+    assert d.body_at is not None
+    assert d.body_at.text == "by\nsimp\nnorm_num"
+
+
 def test_the_tokens_of_a_stretch() -> None:
     d = split("def f : a := /- no -/ g (x) -- end").declarations[0]
     assert d.body_at is not None

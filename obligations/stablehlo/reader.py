@@ -21,6 +21,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedTok
 
 from obligations import resources
 from obligations.errors import InputError, Source, Span, nearest
+from obligations.stablehlo._verify import problem
 
 #: Deepest nesting of brackets and regions that is read.
 MAX_DEPTH = 64
@@ -165,11 +166,13 @@ def read(source: Source) -> Module:
     ------
     InputError
         At the place of a syntax error, of a name used before it is defined or defined twice, of an
-        operation whose results and result types differ in number, of nesting deeper than
-        :data:`MAX_DEPTH`.
+        operation whose types do not fit it, of nesting deeper than :data:`MAX_DEPTH`.
     """
     _check_depth(source)
     builder = _Build(source)
+    long = re.search(r"\d{400}", source.text)
+    if long:
+        raise InputError(source, _span_at(source.text, long.start(), 20), "a number this long")
     try:
         module = cast("Module", _parser(builder).parse(source.text))
     except UnexpectedInput as bad:
@@ -258,7 +261,7 @@ def _short(text: str) -> str:
 
 def _check_names(source: Source, module: Module, function: Function) -> None:
     """Every name is defined once and before it is used; every callee exists."""
-    known = {a.name for a in function.arguments}
+    known = {a.name: a.type for a in function.arguments}
     if len(known) < len(function.arguments):
         names = [a.name for a in function.arguments]
         twice = next(n for i, n in enumerate(names) if n in names[:i])
@@ -267,7 +270,9 @@ def _check_names(source: Source, module: Module, function: Function) -> None:
         _check_operation(source, module, op, known)
 
 
-def _check_operation(source: Source, module: Module, op: Operation, known: set[str]) -> None:
+def _check_operation(
+    source: Source, module: Module, op: Operation, known: dict[str, TensorType]
+) -> None:
     for name in op.operands:
         if name not in known:
             raise InputError(
@@ -287,14 +292,18 @@ def _check_operation(source: Source, module: Module, op: Operation, known: set[s
             )
     for region in op.regions:
         # A region sees what stands above it; what it defines is not seen below.
-        inside = known | {a.name for a in region.arguments}
+        inside = known | {a.name: a.type for a in region.arguments}
         for inner in region.operations:
             _check_operation(source, module, inner, inside)
-    for name in op.results:
+    wrong = problem(op, [known[name] for name in op.operands])
+    if wrong:
+        where = Span(op.line, op.column, len(op.results[0]) + 1 if op.results else len(op.kind))
+        raise InputError(source, where, f"{op.kind}: {wrong}")
+    for name, kind in zip(op.results, op.result_types, strict=True):
         if name in known:
             where = _place(source, op.line, "%" + name.partition("#")[0])
             raise InputError(source, where, f"%{name} is defined twice")
-        known.add(name)
+        known[name] = kind
 
 
 def _place(source: Source, line: int, word: str) -> Span:
@@ -567,7 +576,8 @@ def _results(token: str | None) -> tuple[str, ...]:
     out: list[str] = []
     for piece in str(token).rstrip().rstrip("=").split(","):
         name, _, count = piece.strip()[1:].partition(":")
-        out += [f"{name}#{i}" for i in range(int(count))] if count else [name]
+        # A count nobody writes would only fill memory; the signature then says what is wrong.
+        out += [f"{name}#{i}" for i in range(min(int(count), 10_000))] if count else [name]
     return tuple(out)
 
 

@@ -85,8 +85,14 @@ def _together(tie: Tie) -> Row:
     if block.smooth is not None:
         for field, site in block.smooth.fields:
             distance = _distance(point, site)
-            good = good and distance > 0
+            good = good and 0 < distance < float("inf")
             parts.append(f"{block.smooth.binder}.{field}: {site} is {distance:.2g} from a kink")
+    spoken = {site for _, site in block.smooth.fields} if block.smooth is not None else set()
+    for reader in point.margins.kinks:
+        site = point.case.fwd.real(point.case.fwd.sites[reader].inputs[0])
+        if site not in spoken:
+            good = False
+            parts.append(f"no hypothesis keeps {site} from its kinks")
     return _row(tie, "hypotheses hold together", good, "; ".join(parts))
 
 

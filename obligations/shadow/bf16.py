@@ -27,6 +27,6 @@ def round_bf16(x: Array) -> Array:
         rounded = ((bits + _HALF + odd) & ~_MASK).view(np.float64)
     # Below the smallest normal the spacing is constant; rint rounds ties to even.
     small = np.abs(x) < _SMALLEST_NORMAL
-    out = np.where(small, np.rint(x / _QUANTUM) * _QUANTUM, rounded)
+    out = np.where(small, np.rint(np.where(small, x, 0.0) / _QUANTUM) * _QUANTUM, rounded)
     out = np.where(np.abs(out) > _LARGEST, np.copysign(np.inf, x), out)
     return np.where(np.isfinite(x), out, x)

@@ -159,6 +159,8 @@ class _Writer:
         self.names: dict[str, dict[str, str]] = {}  # per block: chain value to definition
         # The last definition of these render lines, and of these lines with these readers.
         self.said: dict[tuple[tuple[str, ...], tuple[str, ...]], str] = {}
+        self.readers: dict[str, tuple[str, ...]] = {}  # by definition
+        self.lemmas: set[str] = set()  # named by the proofs so far
 
     def write(self, o: Obligation) -> str:
         """The docstring of one obligation."""
@@ -203,11 +205,16 @@ class _Writer:
 
     def _value(self, o: Obligation) -> str:
         section, kind = self._kind(o)
-        text = code(equation(section.forwards[kind.name].sites[o.site]))
+        fwd = section.forwards[kind.name]
+        nodes = section.emitted[kind.name].nodes.values()
+        readers = [n.name for n in nodes if isinstance(n, Step) and n.saved == o.site]
+        if not readers:
+            readers = list(fwd.readers[o.site])
+        text = f"{code(equation(fwd.sites[o.site]))}, read by {listed(map(code, readers))}"
         first = self._seen("value", o.name)
         if first is not None:
-            return f"{text} of {called(section.block)}; reducible, as `{first}` is."
-        return f"{text}, which the statements below name often; reducible, so that proofs see it."
+            return f"{text} in {called(section.block)}; reducible, as `{first}` is."
+        return f"{text}. Reducible, so that proofs see through the name."
 
     def _cotangent(self, o: Obligation) -> str:
         section, kind = self._kind(o)
@@ -233,13 +240,11 @@ class _Writer:
         where = self._where(section, kind, o)
         if o.site != block.input:
             readers = self._readers(section, o)
-            alike = self.said.get((lines, readers))
-            earlier = alike or self.said.get((lines, ()))
+            earlier = self.said.get((lines, readers)) or self.said.get((lines, ()))
             self.said[lines, readers] = self.said[lines, ()] = o.name
-            if alike is not None:
-                return f"As `{alike}` {shown}, and read by the same."
+            self.readers[o.name] = readers
             if earlier is not None:
-                return f"As `{earlier}` {shown}. {feeds}"
+                return f"{listed(map(code, lines))}, as in `{earlier}`" + self._also(o, earlier)
             tokens = "\n".join((o.block, *(x.token for x in path.steps)))
             first = self._seen(tokens, o.name)
             if first is not None:
@@ -285,6 +290,20 @@ class _Writer:
                 if o.chain in sources_of(node):
                     found[node.name] = None
         return tuple(found)
+
+    def _also(self, o: Obligation, earlier: str) -> str:
+        """How the readers of a definition differ from those of an earlier one."""
+        here, there = self.readers[o.name], self.readers[earlier]
+        more = [code(x) for x in here if x not in there]
+        less = [code(x) for x in there if x not in here]
+        words = []
+        if more:
+            words.append(f"read by {listed(more)} {'instead of' if less else 'too'}")
+        elif less:
+            words.append("not read by")
+        if less:
+            words.append(listed(less))
+        return f"; {' '.join(words)}." if words else "."
 
     def _feeds(self, section: Section, o: Obligation) -> str:
         readers = self._readers(section, o)
@@ -399,6 +418,8 @@ class _Writer:
             if (head := _head(piece))
         ]
         first = self._seen("bundle proof", o.name)
+        used = [x for x in o.notes.get("lemmas", "").split() if x not in self.lemmas]
+        self.lemmas |= set(used)
         own = ""
         if lemmas:
             ones = "one" if len(lemmas) == 1 else "ones"
@@ -406,7 +427,12 @@ class _Writer:
         if first is None:
             text = "Every clause holds by its lemma in `GradNodeB`, which is true at any cotangent"
             return f"{text}{own}."
-        return f"As `{first}`{own}." if own else f"As `{first}`, clause by clause."
+        bundle = next(
+            x.name for x in self.derived.obligations if x.kind == "bundle" and x.block == o.block
+        )
+        if not used:
+            return f"`{bundle}` holds by lemmas used above{own}."
+        return f"`{bundle}` holds, now also by {listed(map(code, used))}{own}."
 
     # -- the whole net ---------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from obligations.derive import Derived, Section
 from obligations.docs import docstrings, title
 from obligations.errors import ObligationsError, Source
 from obligations.lean import printer
+from obligations.lean.syntax import Term
 from obligations.net import Block, Net
 from obligations.obligation import Declaration, Obligation, Tactic
 from obligations.resources import template_text
@@ -129,6 +130,7 @@ def text(derived: Derived, *, checked: bool) -> str:
             net=net,
             switch=net.settings["precision"] == "switch",
             checked=checked,
+            tied=any(o.kind == "tie" for o in derived.obligations),
             census=count,
             census_groups=", ".join(groups),
             left_out=derived.left_out,
@@ -249,46 +251,55 @@ def declaration(d: Declaration) -> str:
 def tactic(t: Tactic, indent: int) -> str:
     """A tactic and the ones under it, the first line indented too."""
     out = " " * indent
-    pieces = list(t.pieces)
-    for i, piece in enumerate(pieces):
-        after = (
-            next((p for p in pieces[i + 1 :] if isinstance(p, str)), "")
-            if i + 1 < len(pieces)
-            else ""
-        )
-        out = _append(
-            out, piece, len(after.split(" ")[0]) if after in (",", "]", ")") else 0, indent
-        )
+    for i, piece in enumerate(t.pieces):
+        following = t.pieces[i + 1] if i + 1 < len(t.pieces) else ""
+        # What closes or separates stays on the line of what comes before it.
+        word = following.split(" ")[0] if isinstance(following, str) else ""
+        out = _append(out, piece, len(word) if word[:1] in _CLOSING else 0, indent)
     return "\n".join([out, *(tactic(inner, indent + 2) for inner in t.block)])
 
 
-def _append(out: str, piece: Any, tail: int, indent: int) -> str:
+_CLOSING = frozenset(",])⟩")
+_OPENING = ("[", "(", "⟨", " ")
+
+
+def _append(out: str, piece: str | Term, tail: int, indent: int) -> str:
     """``out`` and one more piece of a tactic; ``tail`` characters must fit behind it."""
-    column = len(out) - out.rfind("\n") - 1
-    glued = not out.strip() or column == 0 or out.endswith(("[", "(", "⟨")) or out.endswith(" ")
     if isinstance(piece, str):
         for word in piece.split(" "):
-            closing = word in (",", "]", ")") or out.endswith(" ")
-            space = "" if closing or glued else " "
-            if len(out) - out.rfind("\n") - 1 + len(space) + len(word) > WIDTH:
-                out, space = f"{out}\n{' ' * (indent + 4)}", ""
-            out, glued = out + space + word, False
+            space = "" if word[:1] in _CLOSING or out.endswith(_OPENING) else " "
+            out = _on_a_line(out, space, word, 0, indent)
         return out
-    space = "" if glued else " "
-    start = column + len(space)
+    space = "" if out.endswith(_OPENING) else " "
     whole = printer.term(piece, width=1_000_000)
-    if start + len(whole) + tail <= WIDTH and "\n" not in whole:
-        return out + space + whole
-    if out.endswith(":="):
-        deeper = indent + 2
-        shown = printer.term(piece, indent=deeper, width=WIDTH - tail, column=deeper)
-        return f"{out}\n{' ' * deeper}{shown}"
-    return out + space + printer.term(piece, indent=indent, width=WIDTH - tail, column=start)
+    if "\n" not in whole:
+        fits = _on_a_line(out, space, whole, tail, indent)
+        if _column(fits) <= WIDTH - tail and not (out.endswith(":=") and "\n" in fits[len(out) :]):
+            return fits
+    if not out.endswith(":="):
+        start = _column(out) + len(space)
+        shown = printer.term(piece, indent=indent, width=WIDTH - tail, column=start)
+        if start + len(shown.split("\n", 1)[0]) <= WIDTH:
+            return out + space + shown
+    deeper = indent + 2 if out.endswith(":=") else indent + 4
+    shown = printer.term(piece, indent=deeper, width=WIDTH - tail, column=deeper)
+    return f"{out}\n{' ' * deeper}{shown}"
+
+
+def _on_a_line(out: str, space: str, text: str, tail: int, indent: int) -> str:
+    """``out`` and ``text`` unbroken, on a new line where it does not fit on the last one."""
+    if _column(out) + len(space) + len(text) + tail > WIDTH and out.strip():
+        return f"{out}\n{' ' * (indent + 4)}{text}"
+    return out + space + text
+
+
+def _column(out: str) -> int:
+    return len(out) - out.rfind("\n") - 1
 
 
 # -- words -------------------------------------------------------------------------------------
 
-_WORD = re.compile(r"(?:`[^`\n]*`|[^\s`])+")
+_WORD = re.compile(r"(?:`[^`\n]*`|\S)+")
 
 
 def wrap(words: str, width: int = WIDTH, first: int = 0, hang: str = "") -> str:

@@ -1,7 +1,7 @@
 /-
 Written by obligations 0.1.0 from mobilenetv2.net (precision=switch, dropout=none). Change the
 description and generate anew; an edited file is not overwritten.
-sha256 of the other lines: 956eb22015bbfd7e8797df4d1baead9ec8ece3fe8d23ecf4896b4d33d24b4f06
+sha256 of the other lines: b28c8ded618618e95502a68d25a2da4959fd187cd038834a67802d87aad1db28
 -/
 import LeanMlir.Proofs.Foundation.GradNodesB
 import LeanMlir.Proofs.Foundation.GradNodesBAt
@@ -13,8 +13,8 @@ import LeanMlir.Proofs.Foundation.SmoothedLossCot
 
 `GradNodesB` proves every gradient node of the batched training step right at an arbitrary
 cotangent. In a training step none is arbitrary: a node reads what the rendered backward chain
-delivers there. Below, the steps of those chains are definitions, each block's parameters are tied
-at these definitions, and what a block hands on is the backward of its certificate (`*_eq_vjp`).
+delivers there. Below, the steps of those chains are definitions, and each block's parameters are
+tied at these definitions; what a block hands on is the backward of its certificate (`*_eq_vjp`).
 `mnv2_net_tiedB` composes them over all layers, at every batch size `N`.
 
 `bf16` chooses the gradient node of every convolution weight: `false` is the f32 node, `true` the
@@ -178,13 +178,13 @@ eW,eb ← %den, eg,ebt ← %dem, dW,db ← %ddn, dg,dbt ← %ddm, pW,pb ← %dpc
 Kinds: `ExpOnly` without `skip`; `Resid` with `skip`.
 -/
 
-/-- `er = relu6 en`, which the statements below name often; reducible, so that proofs see it. -/
+/-- `er = relu6 en`, read by `dc`. Reducible, so that proofs see through the name. -/
 @[reducible]
 noncomputable def mnv2XE (N h w : Nat) {ic mid oc : Nat} (p : IVW ic mid oc)
     (xin : Vec (N * (ic * h * w))) : Vec (N * (mid * h * w)) :=
   cbrB N (h := h) (w := w) p.eW p.eb p.eε p.eγ p.eβ xin
 
-/-- As `mnv2NoExpCotPc` (`%dpc = bnBatchBack(pg, pc)`), and read by the same. -/
+/-- `%dpc = bnBatchBack(pg, pc)`, as in `mnv2NoExpCotPc`. -/
 noncomputable def mnv2CotPc (N h w : Nat) {ic mid oc : Nat} (p : IVW ic mid oc)
     (xin : Vec (N * (ic * h * w))) (dyOut : Vec (N * (oc * h * w))) : Vec (N * (oc * h * w)) :=
   bnInB N oc h w p.pε p.pγ
@@ -192,15 +192,14 @@ noncomputable def mnv2CotPc (N h w : Nat) {ic mid oc : Nat} (p : IVW ic mid oc)
       (dwbrB N (h := h) (w := w) p.dW p.db p.dε p.dγ p.dβ (mnv2XE N h w p xin)))
     dyOut
 
-/-- As `mnv2NoExpCotDn` (`%ddr = convBackBatched(pW)`, `%ddm = selectMidB(dn)`), and read by the
-same. -/
+/-- `%ddr = convBackBatched(pW)` and `%ddm = selectMidB(dn)`, as in `mnv2NoExpCotDn`. -/
 noncomputable def mnv2CotDn (N h w : Nat) {ic mid oc : Nat} (p : IVW ic mid oc)
     (xin : Vec (N * (ic * h * w))) (dyOut : Vec (N * (oc * h * w))) : Vec (N * (mid * h * w)) :=
   relu6MaskB (N * (mid * h * w))
     (bnBatchLA N mid h w p.dε p.dγ p.dβ (batchMap N (depthwiseFlat p.dW p.db) (mnv2XE N h w p xin)))
     (cInB N p.pW p.pb (mnv2CotPc N h w p xin dyOut))
 
-/-- As `mnv2NoExpCotDc` (`%ddn = bnBatchBack(dg, dc)`). Read by `dW`, `db` and `%der`. -/
+/-- `%ddn = bnBatchBack(dg, dc)`, as in `mnv2NoExpCotDc`; read by `%der` instead of `%dxb`. -/
 noncomputable def mnv2CotDc (N h w : Nat) {ic mid oc : Nat} (p : IVW ic mid oc)
     (xin : Vec (N * (ic * h * w))) (dyOut : Vec (N * (oc * h * w))) : Vec (N * (mid * h * w)) :=
   bnInB N mid h w p.dε p.dγ
@@ -285,13 +284,13 @@ eW,eb ← %den, eg,ebt ← %dem, dW,db ← %ddn, dg,dbt ← %ddm, pW,pb ← %dpc
 ```
 -/
 
-/-- `er = relu6 en` of the stride-2 block; reducible, as `mnv2XE` is. -/
+/-- `er = relu6 en`, read by `dc` in the stride-2 block; reducible, as `mnv2XE` is. -/
 @[reducible]
 noncomputable def mnv2XES (N h w : Nat) {ic mid oc : Nat} (p : IVW ic mid oc)
     (xin : Vec (N * (ic * (2 * h) * (2 * w)))) : Vec (N * (mid * (2 * h) * (2 * w))) :=
   cbrB N (h := 2 * h) (w := 2 * w) p.eW p.eb p.eε p.eγ p.eβ xin
 
-/-- As `mnv2CotPc` (`%dpc = bnBatchBack(pg, pc)`), and read by the same. -/
+/-- `%dpc = bnBatchBack(pg, pc)`, as in `mnv2CotPc`. -/
 noncomputable def mnv2SCotPc (N h w : Nat) {ic mid oc : Nat} (p : IVW ic mid oc)
     (xin : Vec (N * (ic * (2 * h) * (2 * w)))) (dyOut : Vec (N * (oc * h * w))) :
     Vec (N * (oc * h * w)) :=
@@ -300,7 +299,7 @@ noncomputable def mnv2SCotPc (N h w : Nat) {ic mid oc : Nat} (p : IVW ic mid oc)
       (dwbrBstrided N (h := h) (w := w) p.dW p.db p.dε p.dγ p.dβ (mnv2XES N h w p xin)))
     dyOut
 
-/-- As `mnv2CotDn` (`%ddr = convBackBatched(pW)`, `%ddm = selectMidB(dn)`), and read by the same. -/
+/-- `%ddr = convBackBatched(pW)` and `%ddm = selectMidB(dn)`, as in `mnv2CotDn`. -/
 noncomputable def mnv2SCotDn (N h w : Nat) {ic mid oc : Nat} (p : IVW ic mid oc)
     (xin : Vec (N * (ic * (2 * h) * (2 * w)))) (dyOut : Vec (N * (oc * h * w))) :
     Vec (N * (mid * h * w)) :=
@@ -309,7 +308,7 @@ noncomputable def mnv2SCotDn (N h w : Nat) {ic mid oc : Nat} (p : IVW ic mid oc)
       (batchMap N (depthwiseStride2FlatXla p.dW p.db) (mnv2XES N h w p xin)))
     (cInB N p.pW p.pb (mnv2SCotPc N h w p xin dyOut))
 
-/-- As `mnv2CotDc` (`%ddn = bnBatchBack(dg, dc)`), and read by the same. -/
+/-- `%ddn = bnBatchBack(dg, dc)`, as in `mnv2CotDc`. -/
 noncomputable def mnv2SCotDc (N h w : Nat) {ic mid oc : Nat} (p : IVW ic mid oc)
     (xin : Vec (N * (ic * (2 * h) * (2 * w)))) (dyOut : Vec (N * (oc * h * w))) :
     Vec (N * (mid * h * w)) :=
@@ -327,7 +326,7 @@ noncomputable def mnv2SCotEn (N h w : Nat) {ic mid oc : Nat} (p : IVW ic mid oc)
     (bnBatchLA N mid (2 * h) (2 * w) p.eε p.eγ p.eβ (batchMap N (flatConv p.eW p.eb) xin))
     (dStridedXlaInB N p.dW p.db (mnv2SCotDc N h w p xin dyOut))
 
-/-- As `mnv2CotEc` (`%den = bnBatchBack(eg, ec)`), and read by the same. -/
+/-- `%den = bnBatchBack(eg, ec)`, as in `mnv2CotEc`. -/
 noncomputable def mnv2SCotEc (N h w : Nat) {ic mid oc : Nat} (p : IVW ic mid oc)
     (xin : Vec (N * (ic * (2 * h) * (2 * w)))) (dyOut : Vec (N * (oc * h * w))) :
     Vec (N * (mid * (2 * h) * (2 * w))) :=
@@ -550,7 +549,8 @@ def mnv2NoExpTiedB (N h w : Nat) {ic oc : Nat} (xN cotN vN epsStr : String) (p :
     ∧ GradNodeB.BnPairTiedB N oc h w vN epsStr cotN p.pε p.pγ p.pβ
         (reassocB N oc h w pc) (reassocB N oc h w dyOut)
 
-/-- As `mnv2_stem_tiedB`, clause by clause. -/
+/-- `mnv2NoExpTiedB` holds, now also by `depthwiseWTiedBAt_holds`, `depthwiseBTiedB_holds`,
+`convWTiedBAt_holds` and `convBTiedB_holds`. -/
 theorem mnv2_noexp_tiedB (N h w : Nat) {ic oc : Nat} (xN cotN vN epsStr : String)
     (p : IVWNoExp ic oc) (bf16 : Bool) (xin : Vec (N * (ic * h * w)))
     (dyOut : Vec (N * (oc * h * w))) : mnv2NoExpTiedB N h w xN cotN vN epsStr p bf16 xin dyOut := by
@@ -591,7 +591,7 @@ def mnv2Stride1TiedB (N h w : Nat) {ic mid oc : Nat} (xN cotN vN epsStr : String
     ∧ GradNodeB.BnPairTiedB N oc h w vN epsStr cotN p.pε p.pγ p.pβ
         (reassocB N oc h w pc) (reassocB N oc h w dyOut)
 
-/-- As `mnv2_stem_tiedB`, clause by clause. -/
+/-- `mnv2Stride1TiedB` holds by lemmas used above. -/
 theorem mnv2_stride1_tiedB (N h w : Nat) {ic mid oc : Nat} (xN cotN vN epsStr : String)
     (p : IVW ic mid oc) (bf16 : Bool) (xin : Vec (N * (ic * h * w)))
     (dyOut : Vec (N * (oc * h * w))) :
@@ -641,7 +641,8 @@ def mnv2Stride2TiedB (N h w : Nat) {ic mid oc : Nat} (xN cotN vN epsStr : String
     ∧ GradNodeB.BnPairTiedB N oc h w vN epsStr cotN p.pε p.pγ p.pβ
         (reassocB N oc h w pc) (reassocB N oc h w dyOut)
 
-/-- As `mnv2_stem_tiedB`; the written-out one by `depthwiseStridedXlaBGradB_den`. -/
+/-- `mnv2Stride2TiedB` holds, now also by `depthwiseStridedXlaWTiedBAt_holds`; the written-out one
+by `depthwiseStridedXlaBGradB_den`. -/
 theorem mnv2_stride2_tiedB (N h w : Nat) {ic mid oc : Nat} (xN cotN vN epsStr : String)
     (p : IVW ic mid oc) (bf16 : Bool) (xin : Vec (N * (ic * (2 * h) * (2 * w))))
     (dyOut : Vec (N * (oc * h * w))) :
@@ -681,7 +682,7 @@ def mnv2HeadTiedB (N h w : Nat) {ic oc nCls : Nat} (xN cotN vN epsStr : String)
     ∧ GradNodeB.DenseWTiedB N xN cotN a Wd bd g
     ∧ GradNodeB.DenseBTiedB N cotN Wd (fun _ => 0) bd g
 
-/-- As `mnv2_stem_tiedB`, clause by clause. -/
+/-- `mnv2HeadTiedB` holds, now also by `denseWTiedB_holds` and `denseBTiedB_holds`. -/
 theorem mnv2_head_tiedB (N h w : Nat) {ic oc nCls : Nat} (xN cotN vN epsStr : String)
     (Wh : Kernel4 oc ic 1 1) (bh : Vec oc) (εh : ℝ) (γh βh : Vec oc) (Wd : Mat oc nCls)
     (bd : Vec nCls) (bf16 : Bool) (xin : Vec (N * (ic * h * w))) (g : Vec (N * nCls)) :

@@ -1,7 +1,7 @@
 /-
 Written by obligations 0.1.0 from resnet34.net (precision=switch). Change the description and
 generate anew; an edited file is not overwritten.
-sha256 of the other lines: 28cb7442cae37c502c9e9093e4fdd283c1de4cb48d57672e1f9f4099aba25981
+sha256 of the other lines: 276559d29948c2c08c5f94917e42dfe15b08493571e4692b0623e988cd38b306
 -/
 import LeanMlir.Proofs.Foundation.GradNodesB
 import LeanMlir.Proofs.Foundation.GradNodesBAt
@@ -13,8 +13,8 @@ import LeanMlir.Proofs.Foundation.SmoothedLossCot
 
 `GradNodesB` proves every gradient node of the batched training step right at an arbitrary
 cotangent. In a training step none is arbitrary: a node reads what the rendered backward chain
-delivers there. Below, the steps of those chains are definitions, each block's parameters are tied
-at these definitions, and what a block hands on is the backward of its certificate (`*_eq_vjp`).
+delivers there. Below, the steps of those chains are definitions, and each block's parameters are
+tied at these definitions; what a block hands on is the backward of its certificate (`*_eq_vjp`).
 `r34_net_tiedB` composes them over all layers, at every batch size `N`.
 
 `bf16` chooses the gradient node of every convolution weight: `false` is the f32 node, `true` the
@@ -164,7 +164,7 @@ Wp,bp ← %dnp   gp,btp ← %da
 ```
 -/
 
-/-- `a = n2 + np`, which the statements below name often; reducible, so that proofs see it. -/
+/-- `a = n2 + np`, read by `%da`. Reducible, so that proofs see through the name. -/
 @[reducible]
 noncomputable def r34DownPre (N h w : Nat) {ic oc : Nat} (p : R34DownW ic oc)
     (xin : Vec (N * (ic * (2 * h) * (2 * w)))) : Vec (N * (oc * h * w)) :=
@@ -173,13 +173,13 @@ noncomputable def r34DownPre (N h w : Nat) {ic oc : Nat} (p : R34DownW ic oc)
       ∘ cbReluStridedB N (h := h) (w := w) p.W₁ p.b₁ p.ε₁ p.γ₁ p.β₁)
     xin
 
-/-- As `r34IdCotA` (`%da = selectPosB(a)`). Read by `g2`, `bt2`, `gp`, `btp`, `%dn2` and `%dnp`. -/
+/-- `%da = selectPosB(a)`, as in `r34IdCotA`; read by `gp`, `btp` and `%dnp` instead of `%dx`. -/
 noncomputable def r34DownCotA (N h w : Nat) {ic oc : Nat} (p : R34DownW ic oc)
     (xin : Vec (N * (ic * (2 * h) * (2 * w)))) (dyOut : Vec (N * (oc * h * w))) :
     Vec (N * (oc * h * w)) :=
   reluMaskB (N * (oc * h * w)) (r34DownPre N h w p xin) dyOut
 
-/-- As `r34IdCotC2` (`%dn2 = bnBatchBack(g2, c2)`), and read by the same. -/
+/-- `%dn2 = bnBatchBack(g2, c2)`, as in `r34IdCotC2`. -/
 noncomputable def r34DownCotC2 (N h w : Nat) {ic oc : Nat} (p : R34DownW ic oc)
     (xin : Vec (N * (ic * (2 * h) * (2 * w)))) (dyOut : Vec (N * (oc * h * w))) :
     Vec (N * (oc * h * w)) :=
@@ -188,8 +188,7 @@ noncomputable def r34DownCotC2 (N h w : Nat) {ic oc : Nat} (p : R34DownW ic oc)
       (cbReluStridedB N (h := h) (w := w) p.W₁ p.b₁ p.ε₁ p.γ₁ p.β₁ xin))
     (r34DownCotA N h w p xin dyOut)
 
-/-- As `r34IdCotN1` (`%dc2 = convBackBatched(W2)`, `%dr1 = selectPosB(n1)`), and read by the
-same. -/
+/-- `%dc2 = convBackBatched(W2)` and `%dr1 = selectPosB(n1)`, as in `r34IdCotN1`. -/
 noncomputable def r34DownCotN1 (N h w : Nat) {ic oc : Nat} (p : R34DownW ic oc)
     (xin : Vec (N * (ic * (2 * h) * (2 * w)))) (dyOut : Vec (N * (oc * h * w))) :
     Vec (N * (oc * h * w)) :=
@@ -197,7 +196,7 @@ noncomputable def r34DownCotN1 (N h w : Nat) {ic oc : Nat} (p : R34DownW ic oc)
     (bnBatchLA N oc h w p.ε₁ p.γ₁ p.β₁ (batchMap N (flatConvStride2 p.W₁ p.b₁) xin))
     (cInB N p.W₂ p.b₂ (r34DownCotC2 N h w p xin dyOut))
 
-/-- As `r34IdCotC1` (`%dn1 = bnBatchBack(g1, c1)`), and read by the same. -/
+/-- `%dn1 = bnBatchBack(g1, c1)`, as in `r34IdCotC1`. -/
 noncomputable def r34DownCotC1 (N h w : Nat) {ic oc : Nat} (p : R34DownW ic oc)
     (xin : Vec (N * (ic * (2 * h) * (2 * w)))) (dyOut : Vec (N * (oc * h * w))) :
     Vec (N * (oc * h * w)) :=
@@ -352,7 +351,7 @@ def r34DownTiedB (N h w : Nat) {ic oc : Nat} (xN cotN vN epsStr : String) (p : R
     ∧ GradNodeB.BnPairTiedB N oc h w vN epsStr cotN p.εp p.γp p.βp
         (reassocB N oc h w cp) (reassocB N oc h w cotA)
 
-/-- As `r34_idblock_tiedB`, clause by clause. -/
+/-- `r34DownTiedB` holds, now also by `convStridedWTiedBAt_holds` and `convStridedBTiedB_holds`. -/
 theorem r34_downblock_tiedB (N h w : Nat) {ic oc : Nat} (xN cotN vN epsStr : String)
     (p : R34DownW ic oc) (bf16 : Bool) (xin : Vec (N * (ic * (2 * h) * (2 * w))))
     (dyOut : Vec (N * (oc * h * w))) : r34DownTiedB N h w xN cotN vN epsStr p bf16 xin dyOut := by
@@ -378,7 +377,7 @@ def r34StemTiedB (N h w : Nat) {ic oc : Nat} (xN cotN vN epsStr : String) (Ws : 
     ∧ GradNodeB.BnPairTiedB N oc (2 * h) (2 * w) vN epsStr cotN εs γs βs
         (reassocB N oc (2 * h) (2 * w) sc) (reassocB N oc (2 * h) (2 * w) cotN')
 
-/-- As `r34_idblock_tiedB`, clause by clause. -/
+/-- `r34StemTiedB` holds by lemmas used above. -/
 theorem r34_stem_tiedB (N h w : Nat) {ic oc : Nat} (xN cotN vN epsStr : String)
     (Ws : Kernel4 oc ic 7 7) (bs : Vec oc) (εs : ℝ) (γs βs : Vec oc) (bf16 : Bool)
     (x : Vec (N * (ic * (2 * (2 * h)) * (2 * (2 * w))))) (cotPool : Vec (N * (oc * h * w))) :
@@ -420,7 +419,7 @@ def r34HeadTiedB (N h w : Nat) {c nCls : Nat} (xN cotN : String) (Wd : Mat c nCl
   let a := batchMap N (globalAvgPoolFlat c h w) xin
   GradNodeB.DenseWTiedB N xN cotN a Wd bd dy ∧ GradNodeB.DenseBTiedB N cotN Wd (fun _ => 0) bd dy
 
-/-- As `r34_idblock_tiedB`, clause by clause. -/
+/-- `r34HeadTiedB` holds, now also by `denseWTiedB_holds` and `denseBTiedB_holds`. -/
 theorem r34_head_tiedB (N h w : Nat) {c nCls : Nat} (xN cotN : String) (Wd : Mat c nCls)
     (bd : Vec nCls) (xin : Vec (N * (c * h * w))) (dy : Vec (N * nCls)) :
     r34HeadTiedB N h w xN cotN Wd bd xin dy := by

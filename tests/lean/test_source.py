@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from obligations.errors import Source
-from obligations.lean.parse import parse_term
+from obligations.lean import printer
+from obligations.lean.parse import parse_binders, parse_term
 from obligations.lean.source import Declaration, LeanFile, read, tokens
 from obligations.lean.syntax import Bind, Ident, Let, Raw
 
@@ -307,6 +309,30 @@ def test_long_and_deep_texts_take_no_more_than_linear_time(text: str) -> None:
     assert whole(file) == text
     # A quadratic step anywhere takes minutes on these.
     assert time.process_time() - start < 10
+
+
+OUT = Path(__file__).parents[2] / "out"
+
+
+@pytest.mark.parametrize("name", ["ResNet34StepTieB", "MobileNetV2StepTieB"])
+def test_generated_files_are_read_whole_and_printed_back(name: str) -> None:
+    """Every binder, statement and value is a term of the fragment, and prints as it is read."""
+    text = (OUT / f"{name}.lean").read_text("utf-8")
+    file = split(text)
+    assert whole(file) == text
+    words = re.findall(r"^(?:@\[\w+\] )?(?:noncomputable )?(?:theorem|def) ", text, re.MULTILINE)
+    assert len(file.declarations) == len(words) > 0
+    for d in file.declarations:
+        groups, type_, value = d.binders(), d.statement(), d.value()
+        assert parse_binders(" ".join(printer.binders(groups))) == groups
+        # Strict reading refuses what is opaque, so nothing of these was kept as tokens.
+        assert type_ is not None
+        assert parse_term(printer.term(type_)) == type_
+        if isinstance(value, Raw):
+            assert value.tokens[0] == "by"
+        else:
+            assert value is not None
+            assert parse_term(printer.term(value)) == value
 
 
 def test_a_body_at_the_first_column_is_whole() -> None:

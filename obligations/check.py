@@ -19,10 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from obligations.derive import FLAG, LOSS_STRINGS, STRINGS, Derived, Section
+from obligations.derive import FLAG, LOSS_STRINGS, STRINGS, Derived, Deriver, Section
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
-from obligations.lean.elab import Constant, Environment
+from obligations.lean.elab import Constant, Environment, elaborate_declaration
 from obligations.lean.library import environment
 from obligations.lean.net_names import Narrow, narrow, net_entries
 from obligations.ledger import BOUND, Ledger, Row, Verdict, Zero
@@ -54,6 +54,7 @@ from obligations.slots import (
     misplaced_fields,
     node_name,
 )
+from obligations.spell import vec
 
 Progress = Callable[[str], None]
 
@@ -89,6 +90,10 @@ class _Tally:
         self.errors[column] = max(self.errors.get(column, 0.0), error)
         if error > BOUND and note:
             self.notes[note] = None
+
+    def over(self) -> bool:
+        """Whether a column is over the bound."""
+        return any(not e <= BOUND for e in self.errors.values())
 
     def worse(self, verdict: Verdict, note: str) -> None:
         if self.verdict == "holds":
@@ -241,7 +246,7 @@ class BlockCheck:
 
     With ``tolerant``, a statement that cannot be evaluated is a verdict of its own; otherwise it
     raises. ``slots`` are the block's clauses as its forward implies them (made here where not
-    given).
+    given). With ``brief``, a bundle is left at the first column over the bound.
     """
 
     def __init__(
@@ -252,9 +257,12 @@ class BlockCheck:
         *,
         tolerant: bool = False,
         slots: Mapping[str, Expected] | None = None,
+        brief: bool = False,
     ) -> None:
         self.derived = derived
         self.tolerant = tolerant
+        self.brief = brief
+        self.chains: dict[str, Constant] = {}
         self.net = derived.net
         self.env = env
         self.section = section
@@ -307,6 +315,10 @@ class BlockCheck:
                 got = np.asarray(evaluator.value(constant.body, scope))
                 wanted = at.site(obligation.site)
                 tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
+                chain = self.rendered(obligation.site)
+                if chain is not None and chain.body is not None:
+                    got = np.asarray(evaluator.value(chain.body, scope_of(chain, values)))
+                    tally.add("render", relative_error(got, wanted), where(got, wanted))
             case "graph":
                 assert constant.body is not None
                 got = np.asarray(evaluator.value(constant.body, scope))
@@ -327,6 +339,24 @@ class BlockCheck:
         term = constant.type if constant.body is None else constant.body
         for note in misplaced(term, self.env, fwd, obligation.roles):
             tally.worse("fails", note)
+
+    def rendered(self, site: str) -> Constant | None:
+        """The render's chain at a site whose definition is the certificate's backward.
+
+        Nothing in the file is spelled from it there, so that it would go unchecked.
+        """
+        names = self.section.block.cotangents
+        if names.labels.get(site) not in names.from_certificate:
+            return None
+        if site not in self.chains:
+            deriver = Deriver(self.section)
+            groups, _ = deriver.frame(deriver.values(), None)
+            body = deriver.chain_at(site)
+            shape = self.section.block.input_shape
+            if site in deriver.fwd.sites:
+                shape = deriver.fwd.sites[site].shape
+            self.chains[site] = elaborate_declaration(self.env, site, groups, vec(shape), body)
+        return self.chains[site]
 
     def _bundle(
         self,
@@ -351,6 +381,8 @@ class BlockCheck:
                 if not flag:
                     seen[name] = seen.get(name, 0) + 1
                 self.clause(name, leaf, at, evaluator, tally, zeros, flag)
+                if self.brief and tally.over():
+                    return
         for site in self.section.forwards[at.point.kind.name].sites.values():
             for p in site.parameters:
                 count = seen.get(p.lean, 0)
@@ -375,15 +407,12 @@ class BlockCheck:
         bias before a BatchNorm has a zero gradient whatever it reads.
         """
         before = dict(tally.errors)
-        for equation in evaluator.equations(leaf.statement, leaf.scope):
-            tally.add(
-                "statement", equation.error(), f"{name}: {where(equation.left, equation.right)}"
-            )
         case = at.point.case
         owner = next(
             (p for x in case.fwd.sites.values() for p in x.parameters if p.lean == name), None
         )
         if owner is None or name not in case.parameters:
+            self._statement(name, leaf, evaluator, tally)
             tally.worse("incomplete", f"{name} is no parameter of the block")
             return
         cot, right = read_cotangent(evaluator, leaf), at.site(owner.site)
@@ -399,11 +428,20 @@ class BlockCheck:
             tally.add("intent", float("inf"), f"{name}: the node has another shape")
             return
         tally.add("intent", relative_error(got, wanted, scale), f"{name}: {where(got, wanted)}")
+        if self.brief and tally.over():
+            return
+        self._statement(name, leaf, evaluator, tally)
         self._zero(name, wanted, scale, zeros)
         if all(e <= BOUND for c, e in tally.errors.items() if e != before.get(c)):
             note = self._slots(name, leaf, at, evaluator, flag)
             if note is not None:
                 tally.worse("fails", f"{name}: {note}")
+
+    def _statement(self, name: str, leaf: Leaf, evaluator: Evaluator, tally: _Tally) -> None:
+        for equation in evaluator.equations(leaf.statement, leaf.scope):
+            tally.add(
+                "statement", equation.error(), f"{name}: {where(equation.left, equation.right)}"
+            )
 
     def _slots(
         self, name: str, leaf: Leaf, at: Sample, evaluator: Evaluator, flag: bool

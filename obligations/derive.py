@@ -313,6 +313,17 @@ class Deriver:
         same = [n.name for n in self.emitted.nodes.values() if n.at == node.at]
         return same[-1] == node.name
 
+    def last_at(self, site: str) -> str:
+        """The chain value that is the whole cotangent at a site: the last one there."""
+        found = [n.name for n in self.emitted.nodes.values() if n.at == site]
+        if not found:
+            raise ObligationsError(f"the chain of {self.block.name} has no cotangent at {site}")
+        return found[-1]
+
+    def chain_at(self, site: str) -> s.Term:
+        """The chain's cotangent at a site, every step spelled out."""
+        return self.term(self.last_at(site), self.emitted, self.fwd, spell_out=True)
+
     def cotangents(self) -> list[Obligation]:
         """The definitions in chain order, then each kind's input cotangent and its tie."""
         out = self.abbreviation_declarations()
@@ -510,8 +521,7 @@ class Deriver:
         label = next(k for k, v in self.block.cotangents.labels.items() if v == tie.of)
         site = self.fwd.sites[label]
         assert site.operation is not None
-        node = next(n for n in self.emitted.nodes.values() if n.at == label)
-        definition = self.named[node.name]
+        definition = self.named[self.last_at(label)]
         symbols = self.speller.symbols(site, dy=definition.applied())
         left = fill(site.operation.backward.lean, symbols)
         out = []
@@ -631,9 +641,7 @@ class Deriver:
         """A head: its graph lemma covers the part up to a site; the rest holds by unfolding."""
         graph, tie = kind.graph, kind.input
         assert graph is not None and graph.up_to is not None and tie is not None
-        node = next(
-            n for n in self.emitted.nodes.values() if n.at == graph.up_to and self._labels(n)
-        )
+        node = self.emitted.nodes[self.last_at(graph.up_to)]
         inner = self.term(node.name, self.emitted, self.fwd, spell_out=True)
         operand = s.app(s.DotIdent("operand"), s.Str(""), inner)
         x = s.Ident(self.block.input)

@@ -1,0 +1,442 @@
+"""The command line: what it prints, its exit codes, and that no input makes it raise."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from obligations import cli, generate, report
+from obligations.derive import derive
+from obligations.ledger import Ledger, Row, Zero
+from obligations.net_reader import load, net_source
+
+ROOT = Path(__file__).resolve().parent.parent
+TINY = str(ROOT / "tests/nets/tiny.net")
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command line in an empty folder: exit code, output, errors."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*args: str) -> tuple[int, str, str]:
+        code = cli.run(list(args))
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return call
+
+
+def edited(tmp_path: Path, name: str, *pairs: tuple[str, str]) -> str:
+    """A copy of a net's description with texts replaced; its path."""
+    text = net_source(name).text
+    for old, new in pairs:
+        assert old in text
+        text = text.replace(old, new, 1)
+    path = tmp_path / "edited.net"
+    path.write_text(text, "utf-8")
+    return str(path)
+
+
+def subprocess_env(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": str(ROOT), **more}
+
+
+# -- list, census ------------------------------------------------------------------------------
+
+
+def test_list(run: Run) -> None:
+    assert run("list") == (
+        0,
+        "net          module               options, the default first\n"
+        "mobilenetv2  MobileNetV2StepTieB  precision=switch|f32 dropout=none|site\n"
+        "resnet34     ResNet34StepTieB     precision=switch|f32\n",
+        "",
+    )
+
+
+def test_census(run: Run) -> None:
+    code, out, _ = run("census", "resnet34")
+    assert code == 0
+    assert out == (
+        "block             uses  tensors  conv biases  trained  with biases\n"
+        "stem                 1        3            1        3            4\n"
+        "identity block      13        6            2       78          104\n"
+        "downsample block     3        9            3       27           36\n"
+        "head                 1        2            0        2            2\n"
+        "total                                             110          146\n"
+    )
+    assert run("census", "mobilenetv2")[1].split()[-3:] == ["total", "158", "210"]
+    assert run("census", TINY)[0] == 0
+
+
+# -- generate ----------------------------------------------------------------------------------
+
+
+def test_generate_writes_what_is_kept(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("generate", "resnet34", "--no-lean")
+    assert (code, err) == (0, "")
+    path = tmp_path / "out" / "ResNet34StepTieB.lean"
+    assert path.read_bytes() == (ROOT / "out" / path.name).read_bytes()
+    rows = [line for line in out.split("\n") if line.endswith("  holds")]
+    assert len(rows) == 28
+    assert "ResNet34: 28 of 28 hold" in out
+    assert out.endswith(
+        "out/ResNet34StepTieB.lean: 28 declarations, all confirmed; "
+        "110 tensors, 146 with convolution biases\n"
+    )
+
+
+def test_generate_unchecked(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("generate", TINY, "--unchecked", "--out", "there")
+    assert (code, err) == (0, "")
+    assert "not confirmed" in out
+    found = (tmp_path / "there" / "TinyStepTieB.lean").read_text("utf-8")
+    assert found == generate.text(derive(load(TINY)), checked=False)
+
+
+def test_generate_to_stdout(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("generate", TINY, "--stdout", "--set", "precision=f32", "--no-lean")
+    assert code == 0
+    assert out == generate.text(derive(load(TINY, {"precision": "f32"})), checked=True)
+    assert "30 of 30 hold" in err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_setting_needs_a_place(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("generate", "mobilenetv2", "--set", "dropout=site", "--unchecked")
+    assert (code, out) == (2, "")
+    assert "dropout=site is not the default: say where with --out DIR, or --stdout" in err
+    assert list(tmp_path.iterdir()) == []
+    assert run("generate", TINY, "--unchecked", "--set", "precision=switch")[0] == 0
+    more = ("--set", "dropout=site", "--set", "precision=f32", "--unchecked", "--out", "f32-site")
+    assert run("generate", "mobilenetv2", *more)[0] == 0
+
+
+def test_an_edited_file(run: Run, tmp_path: Path) -> None:
+    arguments = ("generate", TINY, "--unchecked", "--out", ".")
+    assert run(*arguments)[0] == 0
+    assert run(*arguments)[0] == 0
+    path = tmp_path / "TinyStepTieB.lean"
+    path.write_text(path.read_text("utf-8").replace("by", "by ", 1), "utf-8")
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert err == (
+        "error: TinyStepTieB.lean: was edited since it was generated, or was not generated\n"
+        "  --force overwrites it; --out DIR writes elsewhere; --stdout only shows the text\n"
+    )
+    assert run(*arguments, "--force")[0] == 0
+    assert generate.intact(path.read_text("utf-8"))
+
+
+# -- conventions that differ, statements that do not hold ----------------------------------------
+
+
+def test_differing_conventions(run: Run, tmp_path: Path) -> None:
+    net = edited(tmp_path, "resnet34", ("W1,b1 ← %dn1 ", "W1,b1 ← %dr1 "))
+    code, out, err = run("generate", net, "--unchecked")
+    assert (code, out) == (1, "")
+    assert "W1 reads %dr1 (the cotangent at n1); the forward makes it %dn1 (at c1)" in err
+    assert "b1 reads %dr1" in err
+    assert re.search(r"^ +W1,b1 ← %dr1 .*\n +\^\^\^\^", err, re.MULTILINE)
+    assert "differ from the forward in 2 places" in err
+    assert [p.name for p in tmp_path.iterdir()] == ["edited.net"]
+    assert run("check", net)[0] == 1
+
+
+def test_every_difference_is_told(run: Run, tmp_path: Path) -> None:
+    net = edited(
+        tmp_path,
+        "mobilenetv2",
+        ("pW,pb ← %dpc", "pW,pb ← %ddr"),
+        ("irBackStridedGradB, XLA", "irBackStridedGradB, symmetric"),
+        ("%dsm = selectMidB(stn)", "%dsm = selectPosB(stn)"),
+    )
+    _, _, err = run("generate", net, "--unchecked")
+    for words in ("pW reads", "symmetric gradient nodes", "selectPosB"):
+        assert words in err
+
+
+def test_a_statement_that_does_not_hold(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the comparison off, the numbers alone refuse a wrong read."""
+    net = edited(tmp_path, TINY, ("W1,b1 ← %dn1 ", "W1,b1 ← %dr1 "))
+    monkeypatch.setattr(generate, "differences", lambda *_: [])
+    code, out, err = run("generate", net, "--no-lean")
+    assert code == 1
+    assert "nothing written" in err
+    row = next(line for line in out.split("\n") if line.startswith("tinyIdTiedB"))
+    assert not row.endswith("holds")
+    assert [p.name for p in tmp_path.iterdir()] == ["edited.net"]
+
+
+# -- bad input ---------------------------------------------------------------------------------
+
+BAD = {
+    "no such net": (("generate", "resnet43"), "did you mean 'resnet34'?"),
+    "no such file": (("generate", "no/such.net"), "no/such.net: no such file"),
+    "a folder": (("census", "."), ".: cannot be read"),
+    "unknown option": (("generate", "resnet34", "--set", "precison=f32"), "'precison'"),
+    "unknown value": (("generate", "resnet34", "--set", "precision=f31"), "'f31'"),
+    "not KEY=VALUE": (("generate", "resnet34", "--set", "f32"), "'f32' is not KEY=VALUE"),
+    "set twice": (
+        ("generate", "resnet34", "--set", "precision=f32", "--set", "precision=switch"),
+        "precision is set twice",
+    ),
+    "no net": (("generate",), "Missing argument 'NET'"),
+    "no target": (("check",), "Missing argument 'TARGET...'"),
+    "no seeds": (("check", "resnet34", "--seeds", "0"), "'--seeds'"),
+    "unknown flag": (("generate", "resnet34", "--sdtout"), "--stdout"),
+    "unknown command": (("generat", "resnet34"), "did you mean 'generate'?"),
+    "two places": (("generate", TINY, "--stdout", "--out", "x"), "--stdout writes no file"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_usage(run: Run, tmp_path: Path, case: str) -> None:
+    arguments, message = BAD[case]
+    code, out, err = run(*arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert "Traceback" not in err
+    assert list(tmp_path.iterdir()) == []
+
+
+MISTAKES = [
+    ("conv 3×3 (W1, b1) xin", "convv 3×3 (W1, b1) xin", "did you mean 'conv'?"),
+    ("bn (g1, bt1) c1", "bn (g1, bt1) c9", "'c9'"),
+    ("W1,b1 ← %dn1 ", "W1,b1 ← %dn9 ", "%dn9"),
+    ("W1,b1 ← %dn1 ", "", "W1"),
+    ("W1,b1 ← %dn1 ", "W1,b1 ← %dn1  W1 ← %dn1", "W1"),
+    ("selectPosB(n1)", "selectPozB(n1)", "did you mean 'selectPosB'?"),
+    ("bn (g1, bt1) c1", "bn (g1, bt1) r1", "r1"),
+    ("Id 64 at 56", "Id 64 at 55", "55"),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "message"), MISTAKES)
+def test_a_mistake_in_a_description(
+    run: Run, tmp_path: Path, old: str, new: str, message: str
+) -> None:
+    net = edited(tmp_path, "resnet34", (old, new))
+    code, out, err = run("generate", net)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert re.match(rf"{re.escape(net)}:\d+:\d+: error: ", err)
+    assert "\n  " in err
+    assert "^" in err
+    assert [p.name for p in tmp_path.iterdir()] == ["edited.net"]
+
+
+@pytest.mark.parametrize("content", [b"", b"\n\n", b"\xff\xfe\x00", b"net \xc3", b"\0" * 100])
+def test_a_file_that_is_no_description(run: Run, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "odd.net").write_bytes(content)
+    for command in ("generate", "check", "census"):
+        code, out, err = run(command, "odd.net")
+        assert (code, out) == (2, "")
+        assert err.startswith("odd.net:") or err.startswith("error: odd.net:")
+        assert "Traceback" not in err
+
+
+def test_a_folder_that_cannot_be_written_to(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    for out in ("file", "file/below"):
+        code, _, err = run("generate", TINY, "--unchecked", "--out", out)
+        assert code == 2
+        assert "file" in err
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.sampled_from(
+            [
+                "generate",
+                "check",
+                "census",
+                "list",
+                "resnet34",
+                "--set",
+                "precision=f32",
+                "--out",
+                "--force",
+                "--seeds",
+                "-1",
+                "--json",
+                "--help",
+                "--version",
+                "",
+                "-",
+                "=",
+                "\0",
+                "é",
+                "--set=",
+                "--",
+            ]
+        ),
+        max_size=4,
+    )
+)
+def test_no_arguments_make_it_raise(tmp_path: Path, arguments: list[str]) -> None:
+    """Only what ends before any statement is evaluated is drawn."""
+    if "resnet34" in arguments and ("generate" in arguments or "check" in arguments):
+        return
+    before = Path.cwd()
+    os.chdir(tmp_path)
+    try:
+        assert cli.run(arguments) in (0, 2)
+    finally:
+        os.chdir(before)
+
+
+# -- check -------------------------------------------------------------------------------------
+
+
+def test_check_prints_one_ledger_for_each(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("check", TINY, TINY, "--seeds", "2", "--json", "ledger.json")
+    assert (code, err) == (0, "")
+    assert out.count("30 of 30 hold") == 2
+    assert out.count("2 seeds") == 2
+    found = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
+    assert [(x["net"], x["ok"], len(x["rows"])) for x in found] == [("Tiny", True, 30)] * 2
+
+
+# -- how it is shown ---------------------------------------------------------------------------
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def example(verdict: str = "holds") -> Ledger:
+    row = Row(
+        "aRatherLongNameOfADeclaration_eq_vjp",
+        "tie",
+        "Id N=2 c=5 h=3 w=2",
+        {"statement": 1.5e-16},
+        0.0141,
+        verdict,  # type: ignore[arg-type]
+        () if verdict == "holds" else ("W₁ at [0, 3]: 0.5 against 0.25",),
+    )
+    bundle = Row("b", "bundle", "Id N=2", {"statement": 0.0, "intent": 2.5e-12}, None, "holds")
+    zero = Zero("a0.b₁", "a constant per channel, removed by the BatchNorm at a0.n1", 1e-18)
+    return Ledger("Net", (row, bundle), "n → n/16", (zero,), 1.25, (0,), ("Inv: no tie",))
+
+
+def shown(width: int, found: Ledger, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("COLUMNS", str(width))
+    monkeypatch.setenv("LINES", "40")
+    stream = Terminal()
+    report.ledger(found, stream)
+    return re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 119, 120, 160, 250])
+def test_a_ledger_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(width, example(), monkeypatch)
+    assert max(report.columns(line) for line in text.split("\n")) <= width
+    assert "holds" in text
+    assert ("intent" in text) == (width >= report.WIDE)
+    assert "2 of 2 hold" in text
+
+
+def test_a_plain_ledger() -> None:
+    stream = io.StringIO()
+    report.ledger(example("fails"), stream)
+    assert stream.getvalue() == (
+        "name                                  kind    sizes               statement   intent"
+        "   margin  verdict\n"
+        "aRatherLongNameOfADeclaration_eq_vjp  tie     Id N=2 c=5 h=3 w=2    1.5e-16         "
+        "  1.4e-02  fails\n"
+        "b                                     bundle  Id N=2                      0  2.5e-12"
+        "           holds\n"
+        "aRatherLongNameOfADeclaration_eq_vjp: W₁ at [0, 3]: 0.5 against 0.25\n"
+        "zero by theory: 1 tensor, a constant per channel, removed by the BatchNorm; "
+        "largest found 1.0e-18\n"
+        "  a0: b₁ (n1)\n"
+        "whole net: n → n/16\n"
+        "left out: Inv: no tie\n"
+        "Net: 1 of 2 do not hold; worst error 2.5e-12, bound 1.0e-09; seed 0; 1.2 s\n"
+    )
+
+
+def test_in_a_real_terminal() -> None:
+    """On a narrow terminal the table fits; the progress leaves nothing behind."""
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "obligations", "check", TINY],
+        stdin=child,
+        stdout=child,
+        stderr=child,
+        env=subprocess_env(COLUMNS="70", LINES="50", TERM="xterm"),
+        cwd=ROOT,
+    )
+    os.close(child)
+    data = b""
+    while select.select([parent], [], [], 60)[0]:
+        try:
+            part = os.read(parent, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        data += part
+    assert process.wait(60) == 0
+    os.close(parent)
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode()).replace("\r\n", "\n")
+    lines = [line.rsplit("\r", 1)[-1] for line in text.split("\n")]
+    assert max(report.columns(line) for line in lines) <= 70
+    assert "30 of 30 hold" in text
+    assert b"confirming Tiny" in data
+
+
+def test_help_imports_little() -> None:
+    code = (
+        "import sys; from obligations import cli; cli.run(['--help']);"
+        "print(sorted({'sympy', 'numpy', 'lark', 'networkx', 'jinja2', 'rich'} & set(sys.modules)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=subprocess_env()
+    )
+    assert done.stdout.endswith("[]\n"), done.stdout + done.stderr
+
+
+def test_a_reader_that_goes_away() -> None:
+    done = subprocess.run(
+        f"{sys.executable} -m obligations generate {TINY} --unchecked --stdout | head -1",
+        shell=True,
+        capture_output=True,
+        text=True,
+        env=subprocess_env(),
+        cwd=ROOT,
+    )
+    assert done.stdout == "/-\n"
+    assert done.stderr == ""
+
+
+def test_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "obligations", "--version"],
+        capture_output=True,
+        text=True,
+        env=subprocess_env(),
+    )
+    assert (done.returncode, done.stdout) == (0, f"obligations {generate.__version__}\n")

@@ -109,6 +109,10 @@ class Report:
         """Whether Lean elaborated everything."""
         return not self.faults and all(v.fits for v in self.verdicts)
 
+    def by_name(self) -> dict[str, Verdict]:
+        """The verdicts by declaration."""
+        return {v.name: v for v in self.verdicts}
+
     @property
     def refused(self) -> tuple[Verdict, ...]:
         """The declarations something speaks against."""
@@ -263,6 +267,17 @@ def _verdict(
     # Both refuse it: Lean's message is enough.
     ours = own.get(name, "") if status == "elaborated" else ""
     return Verdict(name, theorem, status, proof, reason, tuple(against), ours)
+
+
+def listing(report: Report, env: Environment) -> str:
+    """The signatures Lean was given, in their order, to hold against the library."""
+    from obligations.lean import printer
+
+    lines = []
+    for name in report.signatures:
+        (binders, type_), _ = env.sources[name]()
+        lines.append(printer.signature(f"axiom {name}", binders, type_))
+    return "\n".join(lines)
 
 
 # -- the report as text --------------------------------------------------------------------------

@@ -352,13 +352,15 @@ class Writer:
                 self._mention(self.names.fields(type_, part))
                 type_ = _of_field(type_, part, 0, self.names)
             return name
+        if name in BASE:
+            return BASE[name]
         found = self.names.find(name)
         if found is None:
             if name not in provided():
                 self.unknown[name] = None
             return name
         self._mention([found[0]])
-        return BASE.get(found[0], found[0])
+        return found[0]
 
     def _compound(self, term: s.Term, types: Types, want: str | None) -> Iterator[str | _Part]:
         match term:
@@ -402,11 +404,13 @@ class Writer:
                 yield _Part(type_, types)
                 yield ")"
             case s.Anon(items) | s.Tuple(items):
-                yield "⟨" if isinstance(term, s.Anon) else "("
+                opening, between, closing = ("(", ", ", ")")
+                if isinstance(term, s.Anon):
+                    opening, between, closing = ("⟨", ",\n    ", "⟩")
                 for i, item in enumerate(items):
-                    yield ", " if i else ""
+                    yield between if i else opening
                     yield _Part(item, types)
-                yield "⟩" if isinstance(term, s.Anon) else ")"
+                yield closing
             case s.Raw(tokens):
                 raise Outside(f"`{' '.join(tokens)[:40]}`", term.span)
             case _:

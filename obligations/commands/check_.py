@@ -9,20 +9,13 @@ from typing import Any
 
 import click
 
-from obligations.commands import options
+from obligations.commands import batching, options
 
 
 @click.command("check")
 @click.argument("targets", metavar="TARGET...", nargs=-1, required=True)
 @options.settings
-@click.option(
-    "--seeds",
-    metavar="K",
-    type=click.IntRange(1, 1000),
-    default=1,
-    show_default=True,
-    help="Evaluate every statement at K random samples.",
-)
+@batching.options
 @click.option(
     "--json",
     "json_file",
@@ -31,33 +24,28 @@ from obligations.commands import options
     help="Write the ledgers to FILE as JSON.",
 )
 def command(
-    targets: tuple[str, ...], settings: dict[str, str], seeds: int, json_file: Path | None
+    targets: tuple[str, ...], settings: dict[str, str], json_file: Path | None, **chosen: Any
 ) -> int:
     """Confirm every statement of the TARGETs by numbers.
 
     A TARGET is a built-in net (see `obligations list`) or the path of a description.
     """
+    batch = batching.chosen(**chosen)
     from obligations import report
-    from obligations.check import confirm
     from obligations.commands.generate_ import derived_or_differences
     from obligations.net_reader import load
 
     nets = [load(target, settings) for target in targets]
+    derived = [found for found in map(derived_or_differences, nets) if found is not None]
+    ok = len(derived) == len(nets)
     ledgers: list[dict[str, Any]] = []
-    ok = True
-    for i, net in enumerate(nets):
-        derived = derived_or_differences(net)
-        if derived is None:
-            ok = False
-            continue
-        with report.working(f"confirming {net.name}") as progress:
-            found = confirm(derived, seeds=range(seeds), progress=progress)
+    for i, ledger in enumerate(batching.run(derived, batch) if derived else ()):
         if i:
             click.echo()
-        report.ledger(found)
+        report.ledger(ledger)
         sys.stdout.flush()
-        ok = ok and found.ok
-        ledgers.append(found.as_json())
+        ok = ok and ledger.ok
+        ledgers.append(ledger.as_json())
     if json_file is not None:
         from obligations.generate import replace_file
 

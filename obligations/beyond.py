@@ -14,7 +14,7 @@ import numpy as np
 
 from obligations.check import NetCheck, scope_of
 from obligations.derive import Derived
-from obligations.ledger import BOUND, Row
+from obligations.ledger import BOUND, Row, Verdict
 from obligations.ops import names as table_names
 from obligations.ops import operations
 from obligations.ops.base import Array
@@ -56,15 +56,21 @@ def _worst(found: list[Row]) -> list[Row]:
 
 
 def _claim(name: str, sizes: str, error: float, note: str = "") -> Row:
-    verdict = "holds" if error <= BOUND else "fails"
+    verdict: Verdict = "holds" if error <= BOUND else "fails"
     return Row(
-        name, "beyond one device", sizes, {"statement": error}, None, verdict, (note,) if note else ()
+        name,
+        "beyond one device",
+        sizes,
+        {"statement": error},
+        None,
+        verdict,
+        (note,) if note else (),
     )
 
 
 def _contrast(name: str, sizes: str, error: float, without: str) -> Row:
     """A row that holds if the changed statement is wrong by more than :data:`CONTRAST`."""
-    verdict = "holds" if error > CONTRAST else "fails"
+    verdict: Verdict = "holds" if error > CONTRAST else "fails"
     return Row(
         name, "contrast", sizes, {}, None, verdict, (f"{without}: off by {error:.2g}, as it must",)
     )
@@ -114,12 +120,10 @@ def replica_gradients(
     states: list[list[tuple[Case, dict[str, Array]]]] = [[] for _ in parts]
     xs = [p.x for p in parts]
     for index in range(len(whole.stops)):
-        cases = [
-            whole.case(index, n, point.classes, point.weights, x, point.options) for x in xs
-        ]
+        cases = [whole.case(index, n, point.classes, point.weights, x, point.options) for x in xs]
         values = _together(cases, exchange)
-        for state, case, value in zip(states, cases, values, strict=True):
-            state.append((case, value))
+        for state, case, found in zip(states, cases, values, strict=True):
+            state.append((case, found))
         xs = [v[c.fwd.output] for c, v in zip(cases, values, strict=True)]
     loss = table_names()["smoothedLossCotGraph"].value
     assert loss is not None
@@ -133,12 +137,12 @@ def replica_gradients(
     for index in reversed(range(len(whole.stops))):
         stop = whole.stops[index]
         at = [state[index] for state in states]
-        dys, found = _back_together(at, dys, exchange)
+        dys, own = _back_together(at, dys, exchange)
         block, _ = net.block_of(stop.kind)
-        for replica, grads in zip(out, found, strict=True):
-            for (lean, weight_field), value in grads.items():
+        for replica, grads in zip(out, own, strict=True):
+            for (lean, weight_field), node in grads.items():
                 path = (stop.field, lean) if block.record is not None else (weight_field,)
-                replica[path] = value
+                replica[path] = node
     return out
 
 
@@ -181,7 +185,7 @@ def _back_together(
         for cot, value in zip(cots, values, strict=True):
             cot[name] = cot[name] + value if name in cot else value
 
-    for site in reversed(fwd.sites.values()):
+    for site in reversed(tuple(fwd.sites.values())):
         own = [c[site.name] for c in cots]
         operation = site.operation
         if operation is None:
@@ -195,8 +199,7 @@ def _back_together(
             inputs, nodes = operation.synchronised.backward(dims, params, xs, own, exchange)
         else:
             inputs = [
-                backward_step(operation, dims, params, x, dy)
-                for x, dy in zip(xs, own, strict=True)
+                backward_step(operation, dims, params, x, dy) for x, dy in zip(xs, own, strict=True)
             ]
             nodes = [
                 gradient_nodes(operation, dims, params, x, dy)
@@ -220,9 +223,7 @@ def global_nodes(
     assert constant is not None
     values = check.bindings(point, False)
     options = point.options
-    logits = check.whole.remembered(
-        point.batch, point.classes, point.weights, point.x, options
-    )[-1]
+    logits = check.whole.remembered(point.batch, point.classes, point.weights, point.x, options)[-1]
     loss = table_names()["smoothedLossCotGraph"].value
     assert loss is not None
     values["g"] = np.asarray(
@@ -259,13 +260,9 @@ def _replica_rows(derived: Derived, check: NetCheck, rng: np.random.Generator) -
     whole_divisor = float(point.divisor[0, 0])
     own_divisor = whole_divisor / REPLICAS
     sizes = f"R={REPLICAS} N={point.batch // REPLICAS}"
-    shared, at = _deviation(
-        replica_gradients(check, point, own_divisor, _all_reduce), wanted
-    )
+    shared, at = _deviation(replica_gradients(check, point, own_divisor, _all_reduce), wanted)
     apart, _ = _deviation(replica_gradients(check, point, own_divisor, _alone), wanted)
-    divided, _ = _deviation(
-        replica_gradients(check, point, whole_divisor, _all_reduce), wanted
-    )
+    divided, _ = _deviation(replica_gradients(check, point, whole_divisor, _all_reduce), wanted)
     name = "synchronised BatchNorm"
     return [
         _claim(
@@ -304,9 +301,7 @@ def bf16_node(evaluator: Evaluator, leaf: Leaf, rounding: Callable[[Array], Arra
 def _bf16_rows(check: NetCheck, rng: np.random.Generator) -> list[Row]:
     point = sample_net(check.whole, rng, batch=3 * REPLICAS)
     wanted = global_nodes(check, point)
-    evaluator = Evaluator(
-        check.env, net_values(check.derived.net, check.env, check.whole)
-    )
+    evaluator = Evaluator(check.env, net_values(check.derived.net, check.env, check.whole))
     identity, deviation, count = 0.0, 0.0, 0
     for _, (node, magnitude, leaf) in wanted.items():
         plain = bf16_node(evaluator, leaf, lambda v: v)
@@ -328,14 +323,16 @@ def _bf16_rows(check: NetCheck, rng: np.random.Generator) -> list[Row]:
         ),
         _measured("bf16 weight nodes under real rounding", sizes, deviation),
         _measured(
-            "bf16 rounding per replica against rounding the global sum", f"R={REPLICAS}", per_replica
+            "bf16 rounding per replica against rounding the global sum",
+            f"R={REPLICAS}",
+            per_replica,
         ),
     ]
 
 
 def _measured(name: str, sizes: str, deviation: float) -> Row:
     """A deviation that is reported, and that must be there: rounding has an effect."""
-    verdict = "holds" if 0.0 < deviation < 0.05 else "fails"
+    verdict: Verdict = "holds" if 0.0 < deviation < 0.05 else "fails"
     return Row(name, "measured", sizes, {}, None, verdict, (f"largest deviation {deviation:.2g}",))
 
 
@@ -404,6 +401,9 @@ def _loss_rows(check: NetCheck, rng: np.random.Generator) -> list[Row]:
         _claim("the loss row at one-hot targets", sizes, error(hot)),
         _claim("the loss row at mixed targets", sizes, error(mixed)),
         _contrast(
-            "the loss row at a target that does not sum to 1", sizes, error(off), "targets of sum > 1"
+            "the loss row at a target that does not sum to 1",
+            sizes,
+            error(off),
+            "targets of sum > 1",
         ),
     ]

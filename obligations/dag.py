@@ -278,7 +278,7 @@ def resolve(fwd: Forward, flags: Mapping[str, bool], source: Source) -> Emitted:
             sites[name] = fwd.parameters[weight].site
     free = [
         s
-        for s in reversed(fwd.sites.values())
+        for s in reversed(tuple(fwd.sites.values()))
         if s.operation is not None and weight_operand(s.operation) is None
     ]
     for name, site in _align(weightless, free, calls, fwd).items():
@@ -295,7 +295,9 @@ def resolve(fwd: Forward, flags: Mapping[str, bool], source: Source) -> Emitted:
 
     # Step two: the chain value that is the cotangent at each site.
     by_site = {site: name for name, site in sites.items()}
-    joins = {n: tuple(named(o.text) for o in c.operands) for n, (_, c) in calls.items() if n not in sites}
+    joins = {
+        n: tuple(named(o.text) for o in c.operands) for n, (_, c) in calls.items() if n not in sites
+    }
     contributions: dict[str, tuple[str, ...]] = {}
     state: dict[str, str] = {}
 
@@ -328,18 +330,18 @@ def resolve(fwd: Forward, flags: Mapping[str, bool], source: Source) -> Emitted:
     for name, (statement, call) in calls.items():
         if call.token == JOIN_TOKEN:
             continue
-        site = fwd.sites[sites[name]]
-        operation = _entry(table[call.token], site)
+        at = fwd.sites[sites[name]]
+        operation = _entry(table[call.token], at)
         weight, saved = _written(operation, call, fwd)
         nodes[name] = Step(
             name=name,
             token=call.token,
             operation=operation,
-            site=site.name,
-            incoming=cotangent(site.name, call.span),
+            site=at.name,
+            incoming=cotangent(at.name, call.span),
             saved=saved,
             weight=weight,
-            at=fwd.real(site.inputs[0]),
+            at=fwd.real(at.inputs[0]),
             span=statement.span,
         )
     for name, operands in joins.items():
@@ -348,8 +350,8 @@ def resolve(fwd: Forward, flags: Mapping[str, bool], source: Source) -> Emitted:
             raise InputError(source, call.span, f"{JOIN_TOKEN} takes two operands")
         first = nodes.get(operands[0])
         second = nodes.get(operands[1])
-        at = next((n.at for n in (first, second) if n is not None), fwd.block.input)
-        nodes[name] = FanIn(name, (operands[0], operands[1]), at, statement.span)
+        joined = next((n.at for n in (first, second) if n is not None), fwd.block.input)
+        nodes[name] = FanIn(name, (operands[0], operands[1]), joined, statement.span)
     ordered = {s.name: nodes[s.name] for s in chain.statements if s.name in nodes}
     output = _output(fwd, ordered, chain.statements, named)
     reads = {
@@ -594,8 +596,7 @@ def _compare_fan_in(
     return [
         Difference(
             node.span,
-            f"{node.name} adds {' and '.join(node.operands)}; "
-            f"what reaches {node.at} is {listed}",
+            f"{node.name} adds {' and '.join(node.operands)}; what reaches {node.at} is {listed}",
             node.name,
             tuple(o for o in node.operands if o not in wanted),
             f"should add {listed}",

@@ -23,7 +23,7 @@ from obligations.dag import (
 )
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
-from obligations.net import Block, Kind, Net, Parameter, Site
+from obligations.net import Block, Kind, Net, Parameter, Shape, Site
 from obligations.obligation import Declaration, Obligation, Slot, Tactic
 from obligations.ops import definitions as file_definitions
 from obligations.ops import names as table_names
@@ -304,7 +304,9 @@ class Deriver:
         """Chain values that get a definition: what a parameter reads, and at the ends all."""
         if self.block.cotangents.labels:
             labelled = self.block.cotangents.labels
-            return [n.name for n in self.emitted.nodes.values() if n.at in labelled and self._labels(n)]
+            return [
+                n.name for n in self.emitted.nodes.values() if n.at in labelled and self._labels(n)
+            ]
         read = {r.cotangent for r in self.emitted.reads.values()}
         return [n for n in self.emitted.nodes if n in read]
 
@@ -444,9 +446,7 @@ class Deriver:
         if not self.block.cotangents.labels and emitted.output is not None:
             name = f"{self.block.cotangents.prefix}In" if tie is None else tie.definition
             body = self.term(emitted.output, emitted, fwd, spell_out=True)
-            out.append(
-                self._define(emitted.output, self.block.input, name, body, fwd, kind)
-            )
+            out.append(self._define(emitted.output, self.block.input, name, body, fwd, kind))
         if tie is None or not tie.theorem or kind.certificate is None or kind.graph is None:
             return out
         if kind.graph.defined_here:
@@ -504,9 +504,7 @@ class Deriver:
         groups, _ = self.frame(entries, None)
         return groups
 
-    def _tie(
-        self, kind: Kind, name: str, left: s.Term, proof: tuple[Tactic, ...]
-    ) -> Obligation:
+    def _tie(self, kind: Kind, name: str, left: s.Term, proof: tuple[Tactic, ...]) -> Obligation:
         certificate, _ = self.certificate(kind)
         right = s.App(s.Proj(certificate, "backward"), (s.Ident(self.block.incoming),))
         declaration = Declaration(
@@ -594,9 +592,14 @@ class Deriver:
         if graph.up_to is not None:
             return self._calc_proof(kind)
         seed = s.app(s.DotIdent("operand"), s.Str(""), s.Ident(dy))
-        smooth = [] if self.block.smooth is None else [
-            s.Ident(f"{self.block.smooth.binder}.{field}") for field, _ in self.block.smooth.fields
-        ]
+        smooth = (
+            []
+            if self.block.smooth is None
+            else [
+                s.Ident(f"{self.block.smooth.binder}.{field}")
+                for field, _ in self.block.smooth.fields
+            ]
+        )
         if graph.defined_here:
             assert self.block.record is not None and self.block.smooth is not None
             p = self.block.record[0]
@@ -689,16 +692,15 @@ class Deriver:
         sizes = tuple(n for n, _ in self.sizes())
         shape, out_shape = self.block.input_shape, self.fwd.sites[self.fwd.output].shape
         implicit = s.Binder((sizes[0], *self.block.widths, *sizes[1:]), NAT, "{")
-        hlo = lambda dims: s.app("SHlo", s.Bin("*", s.Ident("N"), times([dim(d) for d in dims])))  # noqa: E731
         record = s.app(self.block.record[1], *self.block.widths)
         definition = Declaration(
             "noncomputable def",
             graph.name,
             (
                 implicit,
-                *binders([(p, record), ("x", vec(shape)), ("e", hlo(out_shape))]),
+                *binders([(p, record), ("x", vec(shape)), ("e", _hlo(out_shape))]),
             ),
-            hlo(shape),
+            _hlo(shape),
             value=seed,
         )
         layers: list[s.Term] = []
@@ -711,9 +713,7 @@ class Deriver:
             assert stage.layer is not None
             arguments = _stage_arguments(stage.lean, values)
             epsilon = next(x for x in sites if any(not q.trained for q in x.parameters))
-            position = next(
-                i for i, a in enumerate(arguments) if a == values["ε"]
-            )
+            position = next(i for i, a in enumerate(arguments) if a == values["ε"])
             proof = self._proof_of(epsilon.name)
             arguments = [*arguments[: position + 1], proof, *arguments[position + 1 :]]
             # The first layer's sizes fix those of the ones composed with it.
@@ -721,7 +721,9 @@ class Deriver:
             layers.append(s.app(stage.layer, "N", *named, *arguments))
             field = smooth_at.get(epsilon.name)
             witnesses.append(
-                s.Ident("trivial") if field is None else s.Ident(f"{self.block.smooth.binder}.{field}")
+                s.Ident("trivial")
+                if field is None
+                else s.Ident(f"{self.block.smooth.binder}.{field}")
             )
         whole = layers[-1]
         for layer in reversed(layers[:-1]):
@@ -730,22 +732,23 @@ class Deriver:
         positive, smooth = self.hypothesis_binders()
         smooth = [(n, s.substitute(t, rename)) for n, t in smooth]
         certificate, _ = self.certificate(kind)
-        right = s.App(
-            s.Proj(s.substitute(certificate, rename), "backward"), (s.app("den", "e"),)
-        )
+        right = s.App(s.Proj(s.substitute(certificate, rename), "backward"), (s.app("den", "e"),))
         lemma = Declaration(
             "theorem",
             f"{graph.name}_faithful",
             (
                 implicit,
                 *binders(
-                    [(p, record), *positive, ("x", vec(shape)), ("e", hlo(out_shape)), *smooth]
+                    [(p, record), *positive, ("x", vec(shape)), ("e", _hlo(out_shape)), *smooth]
                 ),
             ),
             s.Bin("=", s.app("den", s.app(graph.name, p, "x", "e")), right),
             proof=(
                 Tactic(
-                    ("exact", s.App(s.Proj(whole, "faithful"), (s.Ident("x"), smooth_term, s.Ident("e"))))
+                    (
+                        "exact",
+                        s.App(s.Proj(whole, "faithful"), (s.Ident("x"), smooth_term, s.Ident("e"))),
+                    )
                 ),
             ),
         )
@@ -788,10 +791,10 @@ class Deriver:
         clauses: list[s.Term] = []
         proofs: list[tuple[s.Term, str | None]] = []
         slots: list[Slot] = []
-        for site in layer_order(self.fwd):
-            assert site.operation is not None
-            for clause in site.operation.clauses:
-                term, proof, slot = self._clause(site, clause, let_names, cotangent_lets)
+        for layer in layer_order(self.fwd):
+            assert layer.operation is not None
+            for clause in layer.operation.clauses:
+                term, proof, slot = self._clause(layer, clause, let_names, cotangent_lets)
                 clauses.append(term)
                 proofs.append(proof)
                 slots.append(slot)
@@ -887,6 +890,11 @@ class Deriver:
             return clause
         other = operations()[(operation.word, operation.stride, family)]
         return next(c for c in other.clauses if c.covers == clause.covers)
+
+
+def _hlo(shape: Shape) -> s.Term:
+    """The type of a graph whose value has this shape."""
+    return s.app("SHlo", s.Bin("*", s.Ident("N"), times([dim(d) for d in shape])))
 
 
 def _without(groups: tuple[s.Binder, ...], names: set[str]) -> tuple[s.Binder, ...]:
@@ -1073,7 +1081,9 @@ def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Ob
     k = net.classes
     bound: list[tuple[str, s.Term | None, s.Term]] = []
     if cap.threaded:
-        bound.append((LOSS, s.app("Vec", s.Bin("*", s.Ident("N"), s.Ident(k))), _loss_cotangent(whole)))
+        bound.append(
+            (LOSS, s.app("Vec", s.Bin("*", s.Ident("N"), s.Ident(k))), _loss_cotangent(whole))
+        )
     blocks = {x.name: x.block for x in net.layers}
     for handed in thread.handed:
         deriver = derivers[blocks[handed.layer]]
@@ -1194,10 +1204,24 @@ def _loss(net: Net) -> Obligation:
         *binders([("ht", ht)]),
     )
     lemma = s.app(
-        "smoothedLossCotGraph_row", "N", k, "hK", "α", "B", *LOSS_STRINGS, s.Hole(), "t", "n", "j", "ht"
+        "smoothedLossCotGraph_row",
+        "N",
+        k,
+        "hK",
+        "α",
+        "B",
+        *LOSS_STRINGS,
+        s.Hole(),
+        "t",
+        "n",
+        "j",
+        "ht",
     )
     declaration = Declaration(
-        "theorem", net.capstone.loss, groups, s.Bin("=", left, right),
+        "theorem",
+        net.capstone.loss,
+        groups,
+        s.Bin("=", left, right),
         proof=(Tactic(("exact", lemma)),),
     )
     return Obligation("loss", declaration, section="", block="")

@@ -19,7 +19,7 @@ from obligations.ledger import BOUND, Row
 from obligations.obligation import Obligation
 from obligations.ops.base import Array
 from obligations.shadow.evaluate import STEP, Evaluator
-from obligations.shadow.forward import Case, output, run
+from obligations.shadow.forward import Case, axes, output, run, site_gradient
 from obligations.shadow.sample import Point, margins, sample
 from obligations.shadow.values import net_values
 
@@ -142,8 +142,7 @@ def _one_sided(case: Case, site: str, kink: float, dy: Array) -> tuple[float, fl
     something to differ from.
     """
     values = run(case)[site]
-    slope_at = _entry_slopes(case, site, dy)
-    index = int(np.argmax(np.abs(slope_at)))
+    index = int(np.argmax(np.abs(site_gradient(case, site, dy)[0])))
     out = []
     for side in (-NEAR, NEAR):
         bump = np.zeros(values.shape, dtype=complex)
@@ -151,12 +150,6 @@ def _one_sided(case: Case, site: str, kink: float, dy: Array) -> tuple[float, fl
         total = (output(case, bump={site: bump}) * dy).sum()
         out.append(float(total.imag / STEP))
     return out[0], out[1]
-
-
-def _entry_slopes(case: Case, site: str, dy: Array) -> Array:
-    from obligations.shadow.forward import site_gradient
-
-    return site_gradient(case, site, dy)[0]
 
 
 def _epsilon(derived: Derived, env: Environment, tie: Tie) -> list[Row]:
@@ -200,8 +193,6 @@ def _epsilon(derived: Derived, env: Environment, tie: Tie) -> list[Row]:
 
 def _variances(case: Case, site: str) -> tuple[float, float]:
     """The smallest and largest channel variance a BatchNorm site divides by."""
-    from obligations.shadow.forward import axes
-
     at = case.fwd.sites[site]
     dims = axes(at, case.sizes)
     values = run(case)[at.inputs[0]].real

@@ -54,6 +54,10 @@ class UnknownName(ElabError):
         self.name = name
 
 
+class OutsideFragment(ElabError):
+    """A term of a form that is not elaborated here; Lean may well accept it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Param:
     """One binder of a constant: its local, and whether it is implicit."""
@@ -282,17 +286,16 @@ class _Elab:
             case s.Hole():
                 type_ = expected if expected is not None else Meta("_", TYPE)
                 return Meta("_", type_)
-            case s.Ascribe(inner, type_):
-                wanted = self.term(type_, scope, None)
-                return self.term(inner, scope, wanted)
+            case s.Ascribe(inner, annotation):
+                return self.term(inner, scope, self.term(annotation, scope, None))
             case s.Bind():
                 return self.bind(term, scope, expected)
-            case s.Let(name, type_, value, body):
-                wanted = None if type_ is None else self.term(type_, scope, None)
-                bound = self.term(value, scope, wanted)
-                local = Local(name, type_of(bound) if wanted is None else wanted, bound)
-                inner = self.term(body, {**scope, name: local}, expected)
-                return LetIn(local, inner, type_of(inner))
+            case s.Let(name, annotation, bound, body):
+                declared = None if annotation is None else self.term(annotation, scope, None)
+                given = self.term(bound, scope, declared)
+                local = Local(name, type_of(given) if declared is None else declared, given)
+                rest = self.term(body, {**scope, name: local}, expected)
+                return LetIn(local, rest, type_of(rest))
             case s.Bin():
                 return self.infix(term, scope, expected)
             case s.Un("-", inner):
@@ -301,7 +304,7 @@ class _Elab:
             case s.Anon(items) | s.Tuple(items):
                 return self.items(term, items, scope, expected)
             case _:
-                raise ElabError(f"'{_brief(term)}' is outside the fragment", term.span)
+                raise OutsideFragment(f"'{_brief(term)}' is outside the fragment", term.span)
 
     def items(
         self,
@@ -315,13 +318,13 @@ class _Elab:
             if isinstance(term, s.Tuple):
                 found = tuple(self.term(i, scope, None) for i in items)
                 type_ = type_of(found[-1])
-                for item in reversed(found[:-1]):
-                    type_ = Op("×", type_of(item), type_, TYPE)
+                for part in reversed(found[:-1]):
+                    type_ = Op("×", type_of(part), type_, TYPE)
                 return Items(found, type_)
             raise ElabError("an anonymous constructor needs a known type", term.span)
         joint = {"∧", "×"}
-        out = []
-        rest = want
+        out: list[Typed] = []
+        rest: Typed = want
         for i, item in enumerate(items):
             rest = _whnf(resolve(rest))
             last = i == len(items) - 1
@@ -349,7 +352,9 @@ class _Elab:
         expected: Typed | None,
     ) -> Typed:
         if at == len(names):
-            return self.term(term.body, scope, expected if term.quantifier == "fun" else _want(term))
+            return self.term(
+                term.body, scope, expected if term.quantifier == "fun" else _want(term)
+            )
         name, group = names[at]
         kind = term.quantifier
         want = None if expected is None else _whnf(expected)
@@ -406,7 +411,9 @@ class _Elab:
                 op, self.term(term.left, scope, PROP), self.term(term.right, scope, PROP), PROP
             )
         if op == "×":
-            return Op(op, self.term(term.left, scope, TYPE), self.term(term.right, scope, TYPE), TYPE)
+            return Op(
+                op, self.term(term.left, scope, TYPE), self.term(term.right, scope, TYPE), TYPE
+            )
         if op == "→":
             left = self.term(term.left, scope, None)
             local = Local("_", left)
@@ -423,11 +430,13 @@ class _Elab:
             f = self.term(term.left, scope, f_type)
             g = self.term(term.right, scope, g_type)
             return Op("∘", f, g, whole)
-        raise ElabError(f"the operator '{op}' is outside the fragment", term.span)
+        raise OutsideFragment(f"the operator '{op}' is outside the fragment", term.span)
 
     # -- application -----------------------------------------------------------------------
 
-    def application(self, term: s.Term, scope: Mapping[str, Local], expected: Typed | None) -> Typed:
+    def application(
+        self, term: s.Term, scope: Mapping[str, Local], expected: Typed | None
+    ) -> Typed:
         head, args = (term.fn, list(term.args)) if isinstance(term, s.App) else (term, [])
         if isinstance(head, s.Ident):
             found, tail = self.name(head, scope)
@@ -484,7 +493,11 @@ class _Elab:
         type_name = _head(type_)
         constant = None if type_name is None else self.env.find(f"{type_name}.{part}")
         if constant is None:
-            known = [n.removeprefix(f"{type_name}.") for n in self.env.names() if n.startswith(f"{type_name}.")]
+            known = [
+                n.removeprefix(f"{type_name}.")
+                for n in self.env.names()
+                if n.startswith(f"{type_name}.")
+            ]
             raise UnknownName(
                 f"{type_name or show(type_)}.{part}", term.span, hint=nearest(part, known)
             )
@@ -546,7 +559,7 @@ class _Elab:
         remaining = params[len(given) :]
         if remaining:
             result = _pi(remaining, constant.type, values)
-        extra = positional[at:]
+        extra: list[s.Term | s.NamedArg] = list(positional[at:])
         if expected is not None and not extra:
             self.unify(result, expected)
         for arg, type_, hole in pending:
@@ -627,7 +640,7 @@ class _Elab:
                     if left is not None and right is not None:
                         return left == right
                 return self.unify(x1, y1) and self.unify(x2, y2)
-            case (Op() | Lit()), (Op() | Lit()):
+            case ((Op() | Lit()), (Op() | Lit())):
                 left, right = nat_value(a), nat_value(b)
                 return left is not None and left == right
             case Text(x), Text(y):

@@ -67,9 +67,9 @@ def scaled_type(type_: s.Term, net: Net, by: Narrow) -> s.Term:
     """A weight field's type with its channel literals scaled; kernel sizes stay."""
     match type_:
         case s.App(s.Ident("Kernel4"), (oc, ic, kh, kw)):
-            return s.app("Kernel4", _number(oc, by), _number(ic, by), kh, kw)  # type: ignore[arg-type]
+            return s.app("Kernel4", _number(oc, by), _number(ic, by), kh, kw)
         case s.App(s.Ident("DepthwiseKernel"), (c, kh, kw)):
-            return s.app("DepthwiseKernel", _number(c, by), kh, kw)  # type: ignore[arg-type]
+            return s.app("DepthwiseKernel", _number(c, by), kh, kw)
         case s.App(fn, args):
             return s.App(fn, tuple(_number(a, by) for a in args))
     return type_
@@ -112,9 +112,7 @@ def itinerary(net: Net) -> list[Stop]:
                 f"but {_by(shape)} reaches it"
             )
         site = next(x for x in block.sites[kind.name] if x.name == block.output)
-        shape = tuple(
-            size_at(d, at) if str(d) != net.classes else 0 for d in site.shape
-        )
+        shape = tuple(size_at(d, at) if str(d) != net.classes else 0 for d in site.shape)
         out.append(Stop(kind_name, field, widths, height, width, shape))
     return out
 
@@ -245,9 +243,7 @@ def _certificate_entries(deriver: Deriver, kind: Kind) -> dict[str, Entry]:
             s.app("HasVJPAt", function, block.input),
         )
     out = {forward: (plain, out_type), kind.certificate: cert}
-    return {
-        name: _entry(*_at_pattern(deriver, kind, signature)) for name, signature in out.items()
-    }
+    return {name: _entry(*_at_pattern(deriver, kind, signature)) for name, signature in out.items()}
 
 
 def _with_implicit(groups: tuple[s.Binder, ...], names: list[str]) -> tuple[s.Binder, ...]:

@@ -203,9 +203,7 @@ def substitute(term: Typed, values: dict[int, Typed]) -> Typed:
             new = tuple(substitute(a, values) for a in args)
             return Call(name, new, None if type_ is None else substitute(type_, values), named)
         case Apply(fn, arg, type_):
-            return Apply(
-                substitute(fn, values), substitute(arg, values), substitute(type_, values)
-            )
+            return Apply(substitute(fn, values), substitute(arg, values), substitute(type_, values))
         case Bound(kind, local, body, type_, binder):
             new_local = Local(local.name, substitute(local.type, values))
             inner = {**values, local.uid: new_local}

@@ -72,13 +72,15 @@ def _leaves(
         case Bound("∀") | Op("="):
             yield _leaf(term, scope, owner, term if clause is None else clause)
         case Call(name):
-            body = evaluator.unfold(term)
-            if body is None:
+            unfolded = evaluator.unfold(term)
+            if unfolded is None:
                 raise NotEvaluable(name)
             if name in table_names():
-                yield from _leaves(evaluator, body, scope, owner, term if clause is None else clause)
+                yield from _leaves(
+                    evaluator, unfolded, scope, owner, term if clause is None else clause
+                )
             else:
-                yield from _leaves(evaluator, body, scope, name, clause)
+                yield from _leaves(evaluator, unfolded, scope, name, clause)
         case _:
             raise ObligationsError(f"'{show(term)}' ties no gradient node")
 
@@ -113,9 +115,14 @@ def _find(term: Typed, name: str) -> Iterator[Call]:
 def path_of(term: Typed) -> Path:
     """The fields from a root variable to ``term``: ``p.W₁`` is ``("p", "W₁")``."""
     fields: list[str] = []
-    while isinstance(term, Call) and term.args and "." in term.name:
-        fields.insert(0, term.name.rsplit(".", 1)[1])
-        term = term.args[-1]
+    while True:
+        if isinstance(term, Local) and term.value is not None:
+            term = term.value
+        elif isinstance(term, Call) and term.args and "." in term.name:
+            fields.insert(0, term.name.rsplit(".", 1)[1])
+            term = term.args[-1]
+        else:
+            break
     if not isinstance(term, Local):
         raise ObligationsError(f"'{show(term)}' stands where a parameter should")
     return (term.name, *fields)
@@ -144,4 +151,5 @@ def node_magnitude(evaluator: Evaluator, leaf: Leaf) -> Array:
     if entry.magnitude is None:
         return np.abs(node_value(evaluator, leaf))
     args = [evaluator.argument(a, leaf.scope) for a in node.args]
-    return np.abs(np.asarray(entry.magnitude(*args)))
+    magnitude: Array = np.abs(np.asarray(entry.magnitude(*args)))
+    return magnitude

@@ -189,10 +189,12 @@ class Evaluator:
             return self.remember(
                 (term.name, len(args)),
                 args,
-                lambda: lambda *rest: self.remember(
-                    (term.name,),
-                    [*args, *rest],
-                    lambda: self.invoke(constant, implementation, [*args, *rest]),
+                lambda: (
+                    lambda *rest: self.remember(
+                        (term.name,),
+                        [*args, *rest],
+                        lambda: self.invoke(constant, implementation, [*args, *rest]),
+                    )
                 ),
             )
         return self.remember(
@@ -212,7 +214,11 @@ class Evaluator:
     def argument(self, term: Typed, scope: Mapping[int, Any]) -> Any:
         """An argument's value; proofs and types have none."""
         found = type_of(term)
-        if isinstance(found, Call) and found.name in ("Prop", "Type") and not isinstance(term, Local):
+        if (
+            isinstance(found, Call)
+            and found.name in ("Prop", "Type")
+            and not isinstance(term, Local)
+        ):
             return None
         return self.value(term, scope)
 
@@ -394,9 +400,7 @@ class Evaluator:
                 group[0].label,
             )
 
-    def equation(
-        self, left: Typed, right: Typed, scope: Mapping[int, Any], label: str
-    ) -> Equation:
+    def equation(self, left: Typed, right: Typed, scope: Mapping[int, Any], label: str) -> Equation:
         a = np.asarray(self.value(left, scope))
         b = np.asarray(self.value(right, scope))
         scale = max(self.magnitude(left, scope), self.magnitude(right, scope))

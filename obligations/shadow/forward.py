@@ -97,15 +97,11 @@ def output(case: Case, **more: Mapping[str, Array] | Array | None) -> Array:
 
 
 def _probe_count(case: Case, size: int) -> int:
-    largest = max(
-        element_count(s.shape, case.sizes) for s in case.fwd.sites.values()
-    )
+    largest = max(element_count(s.shape, case.sizes) for s in case.fwd.sites.values())
     return max(1, min(size, BUDGET // max(1, 12 * largest)))
 
 
-def _contract(
-    case: Case, base: Array, evaluate: Callable[[Array], Array], dy: Array
-) -> Array:
+def _contract(case: Case, base: Array, evaluate: Callable[[Array], Array], dy: Array) -> Array:
     """``Σ_j ∂out_j/∂base_i · dy_j`` for every ``i``, by complex step; the shape of ``base``."""
     flat = base.reshape(-1)
     out = np.empty(flat.size)

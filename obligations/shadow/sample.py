@@ -81,17 +81,19 @@ def tensor(symbol: str, shape: tuple[int, ...], rng: np.random.Generator) -> Arr
     value past 6; ε is positive.
     """
     if symbol == "ε":
-        return rng.uniform(0.01, 0.5, (1, 1))
+        return np.asarray(rng.uniform(0.01, 0.5, (1, 1)))
     if symbol == "γ":
-        size = rng.uniform(2.5, 5.0, shape)
+        size: Array = rng.uniform(2.5, 5.0, shape)
         sign = np.where(np.arange(size.size) % 2 == rng.integers(2), 1.0, -1.0)
-        return (size * sign)[None]
+        return np.asarray(size * sign)[None]
+    value: Array = rng.normal(0.0, 1.0, shape)
     if symbol == "β":
-        return (rng.normal(0.0, 1.0, shape) + 1.0)[None]
-    if len(shape) > 1:
-        fan_in = int(np.prod(shape[1:])) if len(shape) == 4 else int(np.prod(shape[-2:]))
-        return (rng.normal(0.0, 1.0, shape) / np.sqrt(fan_in) * 1.4)[None]
-    return rng.normal(0.0, 1.0, shape)[None]
+        value = value + 1.0
+    elif len(shape) > 1:
+        # Kernel4 is (oc, ic, kH, kW), a depthwise kernel (c, kH, kW), Mat (input, output).
+        fan_in = shape[0] if len(shape) == 2 else int(np.prod(shape[1:]))
+        value = value / np.sqrt(fan_in) * 1.4
+    return value[None]
 
 
 def type_shape(type_: s.Term, sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -51,9 +51,7 @@ def _vec(names: tuple[str, ...]) -> s.Term:
 
 def _symbols(operation: Operation) -> tuple[str, ...]:
     """The size symbols of an operation, ``N`` first."""
-    names = dict.fromkeys(
-        ["N", *(a.removeprefix("2*") for side in operation.axes for a in side)]
-    )
+    names = dict.fromkeys(["N", *(a.removeprefix("2*") for side in operation.axes for a in side)])
     if operation.kernel:
         names |= dict.fromkeys(("kH", "kW"))
     return tuple(names)
@@ -192,7 +190,7 @@ def reverse(
     def add(name: str, value: Array) -> None:
         found[name] = found[name] + value if name in found else value
 
-    for site in reversed(fwd.sites.values()):
+    for site in reversed(tuple(fwd.sites.values())):
         cot = found.get(site.name)
         if cot is None:
             continue

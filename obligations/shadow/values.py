@@ -94,10 +94,7 @@ class WholeNet:
             self.net.classes: classes,
             block.height: self.by.height(stop.height),
             block.width: self.by.width(stop.width),
-            **{
-                k: v if k in ("kH", "kW") else self.by.channels(v)
-                for k, v in stop.widths.items()
-            },
+            **{k: v if k in ("kH", "kW") else self.by.channels(v) for k, v in stop.widths.items()},
         }
 
     def case(

@@ -43,7 +43,9 @@ def test_nearest_even(x: float) -> None:
     assert float(round_bf16(np.array(x))) == exactly(x)
 
 
-@pytest.mark.parametrize("pattern", [0x3F80, 0x3F81, 0x0001, 0x007F, 0x0080, 0x7F7E, 0x4049, 0xC2A5])
+@pytest.mark.parametrize(
+    "pattern", [0x3F80, 0x3F81, 0x0001, 0x007F, 0x0080, 0x7F7E, 0x4049, 0xC2A5]
+)
 def test_ties_go_to_even(pattern: int) -> None:
     low, high = decode(pattern), decode(pattern + 1)
     middle = np.array((low + high) / 2)

@@ -515,9 +515,8 @@ def check_step(
     """A step the file defines, against the derivative of its operation's forward."""
     from obligations.ops import operations
 
-    operation = next(
-        o for o in operations().values() if o.backward.defined_in_file == obligation.name
-    )
+    step = obligation.notes.get("step", obligation.name)
+    operation = next(o for o in operations().values() if o.backward.defined_in_file == step)
     constant = env.find(obligation.name)
     assert constant is not None
     assert constant.body is not None
@@ -575,13 +574,19 @@ def _operation_vjp(
 # -- the whole net -----------------------------------------------------------------------------
 
 
-def narrowed(declaration: Declaration, env: Environment, by: Narrow) -> Declaration:
+def narrowed(
+    declaration: Declaration,
+    env: Environment,
+    by: Narrow,
+    roles: Mapping[str, Mapping[str, str]] | None = None,
+) -> Declaration:
     """A whole-net declaration under the one substitution: its literal sizes, nothing else.
 
-    A literal is a height or a width by the binder it is given for, or by its place in
-    ``N * (c * h * w)``; a factor ``2 *`` of a doubling stays.
+    A literal is a height, a width or a number of channels by the binder it is given for, or by
+    its place in ``N * (c * h * w)``; a factor ``2 *`` of a doubling stays. ``roles`` gives, per
+    declaration of the file, the names of binders that are called otherwise.
     """
-    scaled = _Narrowed(env, by)
+    scaled = _Narrowed(env, by, roles or {})
     return replace(
         declaration,
         binders=tuple(
@@ -593,10 +598,17 @@ def narrowed(declaration: Declaration, env: Environment, by: Narrow) -> Declarat
     )
 
 
+_CHANNELS = ("c", "ic", "oc", "mid", "a")
+
+
 class _Narrowed:
-    def __init__(self, env: Environment, by: Narrow) -> None:
+    def __init__(
+        self, env: Environment, by: Narrow, called: Mapping[str, Mapping[str, str]]
+    ) -> None:
         self.env = env
         self.by = by
+        self.called = called
+        self.scales = {"h": by.height, "w": by.width} | dict.fromkeys(_CHANNELS, by.channels)
 
     def term(self, term: s.Term) -> s.Term:
         match term:
@@ -607,12 +619,9 @@ class _Narrowed:
                 out: list[s.Term | s.NamedArg] = []
                 for role, arg in zip([*roles, *[""] * len(args)], args, strict=False):
                     if isinstance(arg, s.NamedArg):
-                        out.append(arg)
-                    elif isinstance(arg, s.Num) and role in ("h", "w"):
-                        size = self.by.height if role == "h" else self.by.width
-                        out.append(s.Num(size(arg.value)))
+                        out.append(replace(arg, value=self.argument(arg.name, arg.value)))
                     else:
-                        out.append(self.term(arg))
+                        out.append(self.argument(role, arg))
                 return replace(term, args=tuple(out))
             case s.App(fn, args):
                 return replace(
@@ -642,11 +651,17 @@ class _Narrowed:
                 return replace(term, term=self.term(inner), type=self.term(type_))
         return term
 
+    def argument(self, role: str, term: s.Term) -> s.Term:
+        by = self.scales.get(role)
+        return self.term(term) if by is None else self.size(term, by)
+
     def roles(self, name: str) -> list[str]:
         constant = self.env.find(name)
         if constant is None:
             return []
-        return [p.local.name for p in constant.params if not p.implicit]
+        called = self.called.get(constant.name, {})
+        names = [p.local.name for p in constant.params if not p.implicit]
+        return [called.get(n, n) for n in names]
 
     def shape(self, term: s.Term) -> s.Term:
         match term:
@@ -881,7 +896,8 @@ class NetCheck:
         for n in range(point.batch):
             for j in range(point.classes):
                 values = {**self.bindings(point, False), "n": n, "j": j}
-                for equation in evaluator.equations(constant.type, scope_of(constant, values)):
+                scope = scope_of(constant, values, obligation.roles)
+                for equation in evaluator.equations(constant.type, scope):
                     left.append(equation.left.reshape(-1))
                     right.append(equation.right.reshape(-1))
         return np.concatenate(left), np.concatenate(right)

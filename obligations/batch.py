@@ -419,14 +419,8 @@ def _on_cluster(units: Sequence[Unit], address: str, timeout: float) -> Generato
     # Lost connections are told by an error of ours.
     for name in ("distributed", "tornado"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
-    try:
-        client = distributed.Client(address, timeout=timeout, set_as_default=False)
-    except (OSError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split()) or "no answer"
-        raise ObligationsError(
-            f"no scheduler at '{address}' after {timeout:g} s: {reason}",
-            hint="it is an address such as tcp://localhost:8786",
-        ) from None
+    _reach(address, timeout)
+    client = distributed.Client(address, timeout=timeout, set_as_default=False)
     futures: list[Any] = []
     try:
         if units:
@@ -451,6 +445,28 @@ def _on_cluster(units: Sequence[Unit], address: str, timeout: float) -> Generato
                 client.cancel(futures, force=True)
         with suppress(Exception):
             client.close(timeout=2)
+
+
+def _reach(address: str, timeout: float) -> None:
+    """Connect once. A client that fails to would go on trying behind the error."""
+    import asyncio
+
+    from distributed.comm import connect
+    from distributed.security import Security
+
+    async def hello() -> None:
+        arguments = Security().get_connection_args("client")
+        comm = await connect(address, timeout=timeout, **arguments)
+        await comm.close()
+
+    try:
+        asyncio.run(hello())
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        reason = " ".join(str(error).split()) or "no answer"
+        raise ObligationsError(
+            f"no scheduler at '{address}': {reason}",
+            hint="its address is one such as tcp://localhost:8786",
+        ) from None
 
 
 def _wait_for_workers(client: Any, address: str, timeout: float) -> None:

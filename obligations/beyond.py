@@ -289,7 +289,8 @@ def bf16_node(evaluator: Evaluator, leaf: Leaf, rounding: Callable[[Array], Arra
         return None
     constant = evaluator.env.find(node.name)
     peer = evaluator.env.find(entry.name)
-    assert constant is not None and peer is not None
+    assert constant is not None
+    assert peer is not None
     given = {
         p.local.name: evaluator.argument(a, leaf.scope)
         for p, a in zip(constant.params, node.args, strict=True)

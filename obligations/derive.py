@@ -394,7 +394,7 @@ class Deriver:
         )
 
     def _from_certificate(self) -> s.Term:
-        certificate, arguments = self.certificate(self.kind)
+        certificate, _arguments = self.certificate(self.kind)
         x, dy = self.block.input, self.block.incoming
         if self.kind.certificate_global:
             return s.App(s.Proj(certificate, "backward"), (s.Ident(x), s.Ident(dy)))
@@ -515,7 +515,8 @@ class Deriver:
     def _past_the_render(self, kind: Kind) -> list[Obligation]:
         """A stem's tie: one step the render does not emit, applied to its last cotangent."""
         tie = kind.input
-        assert tie is not None and tie.of is not None
+        assert tie is not None
+        assert tie.of is not None
         label = next(k for k, v in self.block.cotangents.labels.items() if v == tie.of)
         site = self.fwd.sites[label]
         assert site.operation is not None
@@ -587,7 +588,8 @@ class Deriver:
     def _graph_proof(self, kind: Kind, fwd: Forward, emitted: Emitted) -> tuple[Tactic, ...]:
         """The proof of a tie from its graph lemma; its ending follows from the fan-in order."""
         graph = kind.graph
-        assert graph is not None and kind.certificate is not None
+        assert graph is not None
+        assert kind.certificate is not None
         x, dy = self.block.input, self.block.incoming
         if graph.up_to is not None:
             return self._calc_proof(kind)
@@ -601,7 +603,8 @@ class Deriver:
             ]
         )
         if graph.defined_here:
-            assert self.block.record is not None and self.block.smooth is not None
+            assert self.block.record is not None
+            assert self.block.smooth is not None
             p = self.block.record[0]
             proofs = [h.binder for h in self.block.positive]
             lemma = s.app(f"{graph.name}_faithful", p, *proofs, x, seed, self.block.smooth.binder)
@@ -643,7 +646,9 @@ class Deriver:
     def _calc_proof(self, kind: Kind) -> tuple[Tactic, ...]:
         """A head: its graph lemma covers the part up to a site; the rest holds by unfolding."""
         graph, tie = kind.graph, kind.input
-        assert graph is not None and graph.up_to is not None and tie is not None
+        assert graph is not None
+        assert graph.up_to is not None
+        assert tie is not None
         node = self.emitted.nodes[self.last_at(graph.up_to)]
         inner = self.term(node.name, self.emitted, self.fwd, spell_out=True)
         operand = s.app(s.DotIdent("operand"), s.Str(""), inner)
@@ -672,8 +677,10 @@ class Deriver:
     def _graph(self, kind: Kind) -> list[Obligation]:
         """The backward graph of a block the library has none for, and that it is faithful."""
         graph = kind.graph
-        assert graph is not None and self.block.record is not None
-        assert self.block.smooth is not None and kind.certificate is not None
+        assert graph is not None
+        assert self.block.record is not None
+        assert self.block.smooth is not None
+        assert kind.certificate is not None
         tiles = self.speller.stages_from_input(self.fwd.output)
         if not tiles or any(t.graph is None or t.layer is None for t, _ in tiles):
             raise ObligationsError(f"{self.block.name}: its stages have no graphs to compose")

@@ -22,7 +22,7 @@ Shape = tuple[Dim, ...]
 
 
 def size_at(expr: Dim, sizes: Mapping[str, int]) -> int:
-    """The number a dimension comes to at ``sizes``, by symbol name (``KeyError`` for a missing one)."""
+    """The number a dimension comes to at ``sizes`` (by symbol name; ``KeyError`` if missing)."""
     if isinstance(expr, int) or expr.is_Integer:
         return int(expr)
     if expr.is_Symbol:
@@ -93,7 +93,7 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """``hq : R34IdPos with h1 at n1``: a binder, its predicate, and which field speaks of which site.
+    """``hq : R34IdPos with h1 at n1``: a binder, its predicate, which field speaks of which site.
 
     ``predicate`` is empty for a loose positivity ``hεs at stn`` (the binder itself is the proof).
     """

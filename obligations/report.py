@@ -9,7 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any
 
@@ -132,22 +132,75 @@ def number(value: float | None) -> str:
     return "0" if value == 0 else f"{value:.1e}"
 
 
-def ledger(found: Ledger, stream: IO[str] | None = None) -> None:
-    """Print a ledger: a row per obligation, then what a reader must know beside it."""
+ELABORATED = "elaborated"
+"""What the column of Lean says of a declaration that it has nothing against."""
+
+
+def ledger(
+    found: Ledger,
+    stream: IO[str] | None = None,
+    *,
+    lean: Mapping[str, str] | None = None,
+    told: str = "",
+) -> None:
+    """Print a ledger: a row per obligation, then what a reader must know beside it.
+
+    Parameters
+    ----------
+    found
+        The ledger.
+    stream
+        Where to; standard output by default.
+    lean
+        What Lean says of each declaration, by name; it gets a column.
+    told
+        Lean's version and verdict, printed under the rows.
+    """
     out = sys.stdout if stream is None else stream
+    lean = lean or {}
     used = dict.fromkeys(c for row in found.rows for c in row.errors)
     kept = [*(c for c in _COLUMNS if c in used), *(c for c in used if c not in _COLUMNS)]
     if is_terminal(out) and width(out) < WIDE:
         headers = ["name", "worst", "margin", "verdict"]
-        rows = [[r.name, number(r.worst), number(r.margin), r.verdict] for r in found.rows]
+        rows = [[r.name, number(r.worst), number(r.margin), _verdict(r, lean)] for r in found.rows]
         numbers: Collection[int] = (1, 2)
     else:
         headers = ["name", "kind", "sizes", *kept, "margin", "verdict"]
         rows = [_wide(r, kept) for r in found.rows]
         numbers = range(3, 4 + len(kept))
+        if lean:
+            headers.append("Lean")
+            rows = [[*row, lean.get(row[0], "")] for row in rows]
     table(headers, rows, numbers=numbers, stream=out)
     for line in after(found, width(out)):
         out.write(line + "\n")
+    for paragraph in told.split("\n") if told else ():
+        for line in _paragraph(paragraph, width(out)):
+            out.write(line + "\n")
+    if found.further:
+        out.write("\n")
+        _further(found.further, out)
+    for line in _paragraph(summary(found), width(out)):
+        out.write(line + "\n")
+
+
+def _further(rows: Sequence[Row], out: IO[str]) -> None:
+    """What is claimed beside the file, what was found last."""
+    table(
+        ("beside the file", "error", "verdict", "found"),
+        [
+            [r.name, number(max(r.errors.values(), default=None)), r.verdict, "; ".join(r.notes)]
+            for r in rows
+        ],
+        numbers=(1,),
+        stream=out,
+    )
+
+
+def _verdict(row: Row, lean: Mapping[str, str]) -> str:
+    """A row's verdict, with Lean's where that is another."""
+    said = lean.get(row.name, ELABORATED)
+    return row.verdict if said == ELABORATED else f"{row.verdict}; Lean: {said}"
 
 
 def _wide(row: Row, kept: Sequence[str]) -> list[str]:
@@ -156,7 +209,7 @@ def _wide(row: Row, kept: Sequence[str]) -> list[str]:
 
 
 def after(found: Ledger, wide: int = PLAIN_WIDTH) -> Iterator[str]:
-    """What stands under a ledger: failures, zeros, the scale, the sum."""
+    """What stands under the rows: notes, zeros, the scale, what was left out."""
     for row in found.rows:
         for note in row.notes:
             yield from _paragraph(f"{row.name}: {note}", wide)
@@ -168,20 +221,26 @@ def after(found: Ledger, wide: int = PLAIN_WIDTH) -> Iterator[str]:
     yield from _paragraph(f"whole net: {found.scale}", wide)
     for note in found.notes:
         yield from _paragraph(f"left out: {note}", wide)
-    yield from _paragraph(summary(found), wide)
 
 
 def summary(found: Ledger) -> str:
     """The ledger in a line."""
-    failing = len(found.failing())
-    count = len(found.rows)
-    head = f"{count} of {count} hold" if failing == 0 else f"{failing} of {count} do not hold"
+    head = _held(found.rows)
+    if found.further:
+        head += f", and {_held(found.further)} beside the file"
     worst = number(max((r.worst for r in found.rows), default=0.0)) or "0"
     seeds = f"seed {found.seeds[0]}" if len(found.seeds) == 1 else f"{len(found.seeds)} seeds"
     return (
         f"{found.net}: {head}; worst error {worst}, bound {number(BOUND)}; {seeds}; "
         f"{found.seconds:.1f} s"
     )
+
+
+def _held(rows: Sequence[Row]) -> str:
+    failing = sum(r.verdict != "holds" for r in rows)
+    if failing:
+        return f"{failing} of {len(rows)} do not hold"
+    return f"{len(rows)} of {len(rows)} hold"
 
 
 def _reasons(zeros: Iterable[Zero]) -> dict[str, list[Zero]]:

@@ -62,7 +62,7 @@ def vec(shape: Shape) -> s.Term:
 
 
 def binders(entries: Iterable[tuple[str, s.Term]], kind: str = "(") -> tuple[s.Binder, ...]:
-    """Binder groups; neighbours of one type share a group, but only where Lean readers expect it."""
+    """Binder groups; neighbours of one type share a group."""
     out: list[s.Binder] = []
     for name, type_ in entries:
         if out and out[-1].type == type_:
@@ -147,13 +147,16 @@ class Speller:
         for stage in stages():
             length = len(stage.steps)
             tail = chain[-length:]
-            if len(tail) == length and all(
-                x.operation is not None
-                and (x.operation.word, x.operation.stride, x.operation.padding) == step
-                for x, step in zip(tail, stage.steps, strict=True)
+            if (
+                len(tail) == length
+                and all(
+                    x.operation is not None
+                    and (x.operation.word, x.operation.stride, x.operation.padding) == step
+                    for x, step in zip(tail, stage.steps, strict=True)
+                )
+                and (best is None or length > len(best[1]))
             ):
-                if best is None or length > len(best[1]):
-                    best = stage, tuple(tail)
+                best = stage, tuple(tail)
         return best
 
     def _call(self, stage: Stage, sites: tuple[Site, ...], *x: s.Term) -> s.Term:

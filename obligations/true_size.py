@@ -43,7 +43,14 @@ class Contraction:
     magnitude: float
 
 
-def _contract(node: Array, magnitude: Array, shape: tuple[int, ...], zero: bool, rng: np.random.Generator, path: Path) -> Contraction:
+def _contract(
+    node: Array,
+    magnitude: Array,
+    shape: tuple[int, ...],
+    zero: bool,
+    rng: np.random.Generator,
+    path: Path,
+) -> Contraction:
     """A direction along which the node's contraction is 1 (or, by theory, 0)."""
     best = None
     for _ in range(8):
@@ -133,7 +140,9 @@ def check_true_size(
         for index in range(steps):
             x = whole.prefix_step(index, point.batch, point.classes, weights, x, point.options)
             if report:
-                tell(done + SHARES["derivative"] * (index + 1) / steps, "the derivative of the loss")
+                tell(
+                    done + SHARES["derivative"] * (index + 1) / steps, "the derivative of the loss"
+                )
         return float(check.loss(point, x).imag[0, 0] / STEP)
 
     wanted = slope(found, report=True)
@@ -158,9 +167,7 @@ def check_true_size(
         "holds" if error <= BOUND else "not the gradient",
         notes,
     )
-    return Ledger(
-        net.name, (row,), TRUE_SIZE.text, (), time.perf_counter() - start, (seed,), ()
-    )
+    return Ledger(net.name, (row,), TRUE_SIZE.text, (), time.perf_counter() - start, (seed,), ())
 
 
 def _bisect(

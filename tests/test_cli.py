@@ -11,14 +11,16 @@ import select
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from obligations import cli, generate, report
-from obligations.derive import derive
+from obligations import cli, elaborate, generate, report
+from obligations.derive import Derived, derive
+from obligations.lean import engine
 from obligations.ledger import Ledger, Row, Zero
 from obligations.net_reader import load, net_source
 
@@ -92,13 +94,48 @@ def test_generate_writes_what_is_kept(run: Run, tmp_path: Path) -> None:
     assert (code, err) == (0, "")
     path = tmp_path / "out" / "ResNet34StepTieB.lean"
     assert path.read_bytes() == (ROOT / "out" / path.name).read_bytes()
-    rows = [line for line in out.split("\n") if line.endswith("  holds")]
+    assert "Lean: not asked (--no-lean)" in out
+    rows = [x for x in out.split("\nbeside the file")[0].split("\n") if x.endswith("  holds")]
     assert len(rows) == 28
     assert "ResNet34: 28 of 28 hold" in out
     assert out.endswith(
         "out/ResNet34StepTieB.lean: 28 declarations, all confirmed; "
         "110 tensors, 146 with convolution biases\n"
     )
+
+
+@pytest.mark.skipif(engine.find_lean() is None, reason="no Lean at hand")
+def test_generate_has_lean_elaborate(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, out, _ = run("generate", TINY)
+    assert code == 0
+    assert out.count("  holds    elaborated\n") == 30
+    assert re.search(r"^Lean 4\.\S+: 30 of 30 declarations elaborated against", out, re.MULTILINE)
+
+    real = elaborate.run
+
+    def refusing(derived: Derived) -> elaborate.Report:
+        found = real(derived)
+        finding = elaborate.Finding("statement", "Application type mismatch")
+        refused = replace(found.verdicts[3], status="refused", findings=(finding,))
+        return replace(found, verdicts=(*found.verdicts[:3], refused, *found.verdicts[4:]))
+
+    monkeypatch.setattr(elaborate, "run", refusing)
+    code, out, err = run("generate", TINY, "--out", "other")
+    assert code == 1
+    assert "29 of 30 declarations elaborated" in out
+    assert "Application type mismatch" in out
+    assert "nothing written" in err
+    assert not Path("other").exists()
+
+
+def test_generate_without_a_lean(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "find_lean", lambda *_: None)
+    code, out, _ = run("generate", TINY)
+    assert code == 0
+    assert "Lean: not elaborated here (Lean was not found" in out
+    code, out, err = run("elaborate", TINY)
+    assert (code, out) == (2, "")
+    assert "obligations[lean]" in err
 
 
 def test_generate_unchecked(run: Run, tmp_path: Path) -> None:

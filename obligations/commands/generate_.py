@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import click
 
@@ -56,7 +56,8 @@ def command(
     derived = derived_or_differences(found)
     if derived is None:
         return 1
-    if not unchecked and not confirmed(derived, sys.stderr if stdout else sys.stdout):
+    shown = sys.stderr if stdout else sys.stdout
+    if not unchecked and not confirmed(derived, shown, lean=not no_lean):
         click.echo(f"{net}: nothing written", err=True)
         return 1
 
@@ -89,15 +90,44 @@ def derived_or_differences(net: Net) -> Derived | None:
     return None
 
 
-def confirmed(derived: Derived, stream: object) -> bool:
-    """Whether every statement holds; the ledger is printed."""
+def confirmed(derived: Derived, stream: IO[str], *, lean: bool) -> bool:
+    """Whether every statement holds and none is refused by a Lean at hand; prints the ledger."""
     from obligations import report
     from obligations.check import confirm
 
     with report.working(f"confirming {derived.net.name}") as progress:
         ledger = confirm(derived, progress=progress)
-    report.ledger(ledger, stream)  # type: ignore[arg-type]
-    return ledger.ok
+        progress("Lean")
+        verdicts, told = elaborated(derived) if lean else ({}, "Lean: not asked (--no-lean)")
+    report.ledger(ledger, stream, lean=verdicts, told=told)
+    return ledger.ok and all(v == report.ELABORATED for v in verdicts.values())
+
+
+def elaborated(derived: Derived) -> tuple[dict[str, str], str]:
+    """Lean's verdict on each declaration in a word or two, and on all of them in a line.
+
+    Nothing, and why, where there is no Lean at hand or it does not come to an end.
+    """
+    from obligations import elaborate, report
+    from obligations.lean.engine import LeanError
+
+    try:
+        found = elaborate.run(derived)
+    except LeanError as error:
+        return {}, f"Lean: not elaborated here ({error.message})"
+    verdicts = {
+        v.name: report.ELABORATED if v.fits else elaborate.describe(v) for v in found.verdicts
+    }
+    if found.faults:
+        verdicts |= {name: "signature refused" for name, _ in found.faults}
+    count = sum(v == report.ELABORATED for v in verdicts.values())
+    told = (
+        f"Lean {found.lean}: {count} of {len(found.verdicts)} declarations elaborated against "
+        f"{len(found.signatures)} signatures; proofs by tactics are not checked"
+    )
+    for v in found.verdicts:
+        told += "".join(f"\n{v.name}: {finding.text}" for finding in v.findings)
+    return verdicts, told
 
 
 def census_line(net: Net) -> str:

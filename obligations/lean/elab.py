@@ -217,9 +217,9 @@ class _Zonk:
                 return term
 
 
-_RELATIONS = frozenset("= ≠ < ≤ > ≥".split())
-_LOGIC = frozenset("∧ ∨ ↔".split())
-_ARITHMETIC = frozenset("+ - * / ^".split())
+_RELATIONS = frozenset(["=", "≠", "<", "≤", ">", "≥"])
+_LOGIC = frozenset(["∧", "∨", "↔"])
+_ARITHMETIC = frozenset(["+", "-", "*", "/", "^"])
 
 
 class _Elab:

@@ -116,7 +116,7 @@ class Let(_Node):
 
 @dataclass(frozen=True, slots=True)
 class Bin(_Node):
-    """An infix operation; ``op`` is the operator as printed: ``* + - / = ≠ < ≤ > ≥ ∧ ∨ ↔ → ∘ × ^ ++ |>``."""
+    """An infix operation; ``op`` as printed: ``* + - / = ≠ < ≤ > ≥ ∧ ∨ ↔ → ∘ × ^ ++ |>``."""
 
     op: str
     left: Term

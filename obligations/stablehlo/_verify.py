@@ -200,10 +200,10 @@ def _windowed(op: Operation, shape: tuple[int, ...]) -> list[int] | str:
         return "the window does not fit the operand"
     if len(a["padding"]) != len(shape):
         return "the padding does not fit the operand"
+    size, strides, base, spread = (a[name] for name in names)
     return [
-        _window_size(n, *(a[name][d] for name in names[:2]), a["padding"][d], *spread)
+        _window_size(n, size[d], strides[d], a["padding"][d], base[d], spread[d])
         for d, n in enumerate(shape)
-        for spread in [tuple(a[name][d] for name in names[2:])]
     ]
 
 

@@ -169,26 +169,34 @@ def read(source: Source) -> Module:
         operation whose types do not fit it, of nesting deeper than :data:`MAX_DEPTH`.
     """
     _check_depth(source)
-    builder = _Build(source)
     long = re.search(r"\d{400}", source.text)
     if long:
         raise InputError(source, _span_at(source.text, long.start(), 20), "a number this long")
     try:
-        module = cast("Module", _parser(builder).parse(source.text))
+        name, functions = cast("tuple[str, dict[str, Function]]", _parser().parse(source.text))
     except UnexpectedInput as bad:
         raise _syntax_error(source, bad) from None
+    except _Refused as bad:
+        raise InputError(source, bad.span, bad.message) from None
+    module = Module(name, MappingProxyType(functions), source)
     for function in module.functions.values():
         _check_names(source, module, function)
     return module
 
 
 @functools.cache
-def _grammar() -> str:
-    return resources.grammar("stablehlo")
+def _parser() -> lark.Lark:
+    grammar = resources.grammar("stablehlo")
+    return lark.Lark(grammar, parser="lalr", transformer=_Build(), maybe_placeholders=True)
 
 
-def _parser(builder: _Build) -> lark.Lark:
-    return lark.Lark(_grammar(), parser="lalr", transformer=builder, maybe_placeholders=True)
+class _Refused(Exception):
+    """What a rule refuses, and where; the reader knows in which source."""
+
+    def __init__(self, span: Span, message: str) -> None:
+        super().__init__(message)
+        self.span = span
+        self.message = message
 
 
 _BRACKET = re.compile(r'[][(){}]|"(?:\\.|[^"\\\n])*"|//[^\n]*')
@@ -365,30 +373,23 @@ class _Part:
     value: Any
 
 
-class _Build(lark.Transformer[lark.Token, Module]):
+class _Build(lark.Transformer[lark.Token, Any]):
     """One method a rule; children come as the rule lists them."""
-
-    def __init__(self, source: Source) -> None:
-        super().__init__()
-        self.source = source
 
     # modules and functions
 
-    def start(self, c: list[Any]) -> Module:
-        if len(c) == 1 and isinstance(c[0], Module):
-            return c[0]
-        return self.module([None, None, *c])
+    def start(self, c: list[Any]) -> tuple[str, dict[str, Function]]:
+        return c[0] if isinstance(c[0], tuple) else self.module([None, None, *c])
 
-    def module(self, c: list[Any]) -> Module:
-        name = str(c[0] or "")[1:]
+    def module(self, c: list[Any]) -> tuple[str, dict[str, Function]]:
         functions: dict[str, Function] = {}
         for f in c[2:]:
             if f.name in functions:
-                raise InputError(self.source, Span(f.line, 1), f"@{f.name} is defined twice")
+                raise _Refused(Span(f.line, 1), f"@{f.name} is defined twice")
             functions[f.name] = f
         if not functions:
-            raise InputError(self.source, Span(1, 1), "the module has no function")
-        return Module(name, MappingProxyType(functions), self.source)
+            raise _Refused(Span(1, 1), "the module has no function")
+        return str(c[0] or "")[1:], functions
 
     def function(self, c: list[Any]) -> Function:
         symbol = c[0]
@@ -396,12 +397,11 @@ class _Build(lark.Transformer[lark.Token, Module]):
         line = int(symbol.line)
         if not operations or operations[-1].kind != "return":
             place = Span(line, int(symbol.column), len(symbol))
-            raise InputError(self.source, place, f"function {symbol} does not end in a return")
+            raise _Refused(place, f"function {symbol} does not end in a return")
         declared = next((x for x in c[2:-1] if isinstance(x, list)), [])
         if len(declared) != len(operations[-1].operands):
             end = operations[-1]
-            raise InputError(
-                self.source,
+            raise _Refused(
                 Span(end.line, end.column, 6),
                 f"function {symbol} returns {len(end.operands)} values and declares "
                 f"{len(declared)}",
@@ -426,7 +426,7 @@ class _Build(lark.Transformer[lark.Token, Module]):
     # operations
 
     def operation(self, c: list[Any]) -> Operation:
-        return _operation(self.source, c[0], c[1], c[2], c[3], c[4:])
+        return _operation(c[0], c[1], c[2], c[3], c[4:])
 
     def parts(self, c: list[Any]) -> list[Any]:
         return c
@@ -582,7 +582,6 @@ def _results(token: str | None) -> tuple[str, ...]:
 
 
 def _operation(
-    source: Source,
     results_token: lark.Token | None,
     name: lark.Token,
     parts: list[_Part],
@@ -622,8 +621,7 @@ def _operation(
         outcome = ()
     here = Span(line, column, len(str(at).split("\n")[0]))
     if len(outcome) != len(results):
-        raise InputError(
-            source,
+        raise _Refused(
             here,
             f"{kind} defines {len(results)} values and its signature has {len(outcome)}",
         )
@@ -634,7 +632,7 @@ def _operation(
         meaning = _MEANING.get(kind, _as_written)(named, bare, operand_types, outcome)
     except (ValueError, TypeError, KeyError, IndexError) as bad:
         text = str(bad).strip("'") or "its attributes do not fit"
-        raise InputError(source, here, f"{kind}: {text}") from None
+        raise _Refused(here, f"{kind}: {text}") from None
     return Operation(
         kind,
         results,

@@ -9,8 +9,8 @@ from obligations.lean.library import environment
 from obligations.lean.parse import parse_signature, parse_term
 
 FRAME = (
-    "(N h w : Nat) {c ic oc : Nat} (W : Kernel4 c c 3 3) (S : Kernel4 oc ic 3 3) (b : Vec c) (bo : Vec oc)"
-    " (ε : ℝ) (γ β : Vec c) (x dy : Vec (N * (c * h * w))) (t : Vec (N * (c * w * h)))"
+    "(N h w : Nat) {c ic oc : Nat} (W : Kernel4 c c 3 3) (S : Kernel4 oc ic 3 3) (b : Vec c)"
+    " (bo : Vec oc) (ε : ℝ) (γ β : Vec c) (x dy : Vec (N * (c * h * w))) (t : Vec (N * (c * w * h)))"
     " (big : Vec (N * (ic * (2 * h) * (2 * w)))) (flat : Vec (N * (c * (h * w))))"
     " (lit : Vec (N * (c * 56 * 56))) (xN cotN : String) (bf16 : Bool)"
 )
@@ -94,6 +94,7 @@ def test_an_unknown_name_has_a_hint(env: Environment) -> None:
 
 
 def test_an_argument_nothing_fixes_is_refused(env: Environment) -> None:
+    binders, result = parse_signature("(s : String) : Prop")
+    body = parse_term("(fun _ => 0) = (fun _ => 0)")
     with pytest.raises(ElabError, match="cannot be inferred"):
-        binders, result = parse_signature("(s : String) : Prop")
-        env.declare("test", binders, result, parse_term("(fun _ => 0) = (fun _ => 0)"))
+        env.declare("test", binders, result, body)

@@ -25,38 +25,40 @@ def disagreements(found: Recognised) -> list[tuple[int, str]]:
         site, a = found.sites[step.site], step.attributes
         name = f"{step.kind} step"
         if step.kind == "mask":
-            low, high = site.attributes["bounds"]
+            low, high = site.attributes.get("bounds", (0.0, 0.0))
             want = [("GT", low)] + ([] if math.isinf(high) else [("LT", high)])
             check(step.line, f"{name} tests", a["tests"], tuple(want))
             check(step.line, f"{name} saved", set(a["saved_in_tests"]), {site.inputs[0]})
         elif step.kind == "bn":
-            n = site.attributes["count"]
-            pairs = zip(a["coefficients"], (1, -1 / n, -1 / n), strict=True)
+            n = site.attributes.get("count", 0)
+            pairs = zip(a["coefficients"], (1, -1 / max(n, 1), -1 / max(n, 1)), strict=True)
             near = all(math.isclose(c, w, rel_tol=1e-9) for c, w in pairs)
             check(step.line, f"{name} coefficients {a['coefficients']}", near, True)
             check(step.line, f"{name} exact", a["exact"], True)
             check(step.line, f"{name} saved", step.saved, site.inputs[0])
             check(step.line, f"{name} scale", step.weight, site.params[0])
             for key in ("epsilon", "divisor", "mean_divisor", "axes"):
-                check(step.line, f"{name} {key}", a[key], site.attributes[key])
+                check(step.line, f"{name} {key}", a[key], site.attributes.get(key))
         elif step.kind in CONVS:
             f = site.attributes
-            check(step.line, f"{name} stride", a["stride"], f["stride"])
-            check(step.line, f"{name} dilation", a["dilation"], f["dilation"])
-            check(step.line, f"{name} pads", a["pad_low"], tuple(low for low, _ in f["pads"]))
-            check(step.line, f"{name} phase", a["phase"], f["phase"])
-            check(step.line, f"{name} kernel", a["kernel"], f["kernel"])
-            check(step.line, f"{name} groups", a["groups"], f["groups"])
+            check(step.line, f"{name} stride", a["stride"], f.get("stride"))
+            check(step.line, f"{name} dilation", a["dilation"], f.get("dilation"))
+            check(
+                step.line, f"{name} pads", a["pad_low"], tuple(low for low, _ in f.get("pads", ()))
+            )
+            check(step.line, f"{name} phase", a["phase"], f.get("phase"))
+            check(step.line, f"{name} kernel", a["kernel"], f.get("kernel"))
+            check(step.line, f"{name} groups", a["groups"], f.get("groups"))
             check(step.line, f"{name} flipped", a["flipped"], True)
             check(step.line, f"{name} layout", a["layout"], True)
-            if f["groups"] == 1:
+            if f.get("groups") == 1:
                 check(step.line, f"{name} contracts", a["contracts"] in ("o", None), True)
         elif step.kind == "maxpool":
             for key in ("window", "strides", "pads", "axes"):
-                check(step.line, f"{name} {key}", a[key], site.attributes[key])
+                check(step.line, f"{name} {key}", a[key], site.attributes.get(key))
             check(step.line, f"{name} rule", (a["select"], a["scatter"]), ("compare GE", "add"))
         elif step.kind == "gap":
-            check(step.line, f"{name} divisor", a["divisor"], site.attributes["count"])
+            check(step.line, f"{name} divisor", a["divisor"], site.attributes.get("count", 0))
     for name, g in found.gradients.items():
         if g.site is None or g.kind in ("unrecognised", "missing"):
             out.append((g.line, f"gradient of {name} is {g.kind}"))
@@ -66,27 +68,40 @@ def disagreements(found: Recognised) -> list[tuple[int, str]]:
         if g.kind in ("conv", "dense", "scaled sum"):
             check(g.line, f"input of {name}", g.x, site.inputs[0])
         if g.kind == "conv":
-            check(g.line, f"stride of {name}", g.attributes["stride"], f["stride"])
-            check(g.line, f"dilation of {name}", g.attributes["dilation"], f["dilation"])
-            low = tuple(low for low, _ in f["pads"])
+            check(g.line, f"stride of {name}", g.attributes["stride"], f.get("stride"))
+            check(g.line, f"dilation of {name}", g.attributes["dilation"], f.get("dilation"))
+            low = tuple(low for low, _ in f.get("pads", ()))
             check(g.line, f"pads of {name}", g.attributes["pad_low"], low)
-            check(g.line, f"kernel of {name}", g.attributes["kernel"], f["kernel"])
+            check(g.line, f"kernel of {name}", g.attributes["kernel"], f.get("kernel"))
             check(g.line, f"flip of {name}", g.attributes["flipped"], False)
         if g.kind in ("conv", "dense"):
             check(g.line, f"layout of {name}", g.attributes["layout_fits"], True)
         if g.kind == "scaled sum":
             check(g.line, f"exactness of {name}", g.attributes["exact"], True)
-            check(g.line, f"epsilon of {name}", g.attributes["epsilon"], f["epsilon"])
-            check(g.line, f"divisor of {name}", g.attributes["divisor"], f["divisor"])
+            check(g.line, f"epsilon of {name}", g.attributes["epsilon"], f.get("epsilon"))
+            check(g.line, f"divisor of {name}", g.attributes["divisor"], f.get("divisor"))
             check(
-                g.line, f"mean divisor of {name}", g.attributes["mean_divisor"], f["mean_divisor"]
+                g.line,
+                f"mean divisor of {name}",
+                g.attributes["mean_divisor"],
+                f.get("mean_divisor"),
             )
         role = {"conv": "weight", "dense": "weight", "scaled sum": "scale"}.get(g.kind)
         check(g.line, f"kind of {name}", g.role, role or ("shift" if site.kind == "bn" else "bias"))
     for site in found.sites:
         if site.kind == "bn":
             for key in ("divisor", "mean_divisor"):
-                check(site.line, f"bn {key}", site.attributes[key], site.attributes["count"])
+                check(
+                    site.line,
+                    f"bn {key}",
+                    site.attributes.get(key),
+                    site.attributes.get("count", 0),
+                )
         elif site.kind == "gap":
-            check(site.line, "gap divisor", site.attributes["divisor"], site.attributes["count"])
+            check(
+                site.line,
+                "gap divisor",
+                site.attributes["divisor"],
+                site.attributes.get("count", 0),
+            )
     return sorted(out)

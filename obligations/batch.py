@@ -277,7 +277,7 @@ def run(
     resume: bool = False,
     progress: Progress | None = None,
     work: Work | None = None,
-    timeout: float = 20.0,
+    timeout: float = 10.0,
 ) -> Results:
     """Evaluate the units of a plan; every row is in the results exactly once.
 
@@ -460,7 +460,7 @@ def _reach(address: str, timeout: float) -> None:
         await comm.close()
 
     try:
-        asyncio.run(hello())
+        asyncio.run(asyncio.wait_for(hello(), timeout + 1))
     except (OSError, ValueError, TypeError, RuntimeError) as error:
         reason = " ".join(str(error).split()) or "no answer"
         raise ObligationsError(

@@ -886,6 +886,8 @@ class NetCheck:
             left, right = self.loss_sides(obligation, point)
             tally.add("statement", relative_error(left, right), where(left, right))
             tally.sizes[f"N={point.batch} {self.derived.net.classes}={point.classes}"] = None
+        for note in misplaced_fields(constant.type, self.env, self.derived.net):
+            tally.worse("fails", note)
 
     def loss_sides(self, obligation: Obligation, point: NetPoint) -> tuple[Array, Array]:
         """Both sides of the loss lemma at every example and class of a point."""

@@ -477,3 +477,23 @@ def test_as_a_module() -> None:
         env=subprocess_env(),
     )
     assert (done.returncode, done.stdout) == (0, f"obligations {generate.__version__}\n")
+
+
+# -- README ------------------------------------------------------------------------------------
+
+
+def test_the_readme_shows_what_is_printed(run: Run, tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text("utf-8")
+    blocks = re.findall(r"```console\n(.*?)```", readme, re.DOTALL)
+    shown = {b.split("\n", 1)[0]: b.split("\n", 1)[1] for b in blocks}
+    code, out, _ = run("census", "resnet34")
+    assert shown["$ obligations census resnet34"] == out
+    text = net_source("resnet34").text
+    text = text.replace("W1,b1 ← %dn1", "W1,b1 ← %dr1", 1)
+    text = text.replace("bnBatchBack(g2, c2)", "bnBatchBack(g2, c1)", 1)
+    (tmp_path / "my.net").write_text(text, "utf-8")
+    code, _, err = run("generate", "my.net")
+    assert code == 1
+    assert shown["$ obligations generate my.net"] == err
+    (lean,) = re.findall(r"```lean\n(.*?)```", readme, re.DOTALL)
+    assert lean in (ROOT / "out/ResNet34StepTieB.lean").read_text("utf-8")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from obligations import elaborate as e
+from obligations.check import NetCheck, evaluate, typed_environment
 from obligations.derive import Derived, derive, free_names
 from obligations.errors import ObligationsError, Source, Span
 from obligations.lean import printer
@@ -23,6 +24,7 @@ from obligations.lean.engine import Lean, LeanError, elaborate_text, errors, req
 from obligations.lean.library import entry, environment
 from obligations.lean.net_names import net_entries
 from obligations.lean.parse import parse_term
+from obligations.ledger import BOUND
 from obligations.net_reader import load
 from obligations.obligation import Declaration, Tactic
 
@@ -255,36 +257,53 @@ def test_a_fault_is_refused_at_its_declaration(fault: str, lean: Lean) -> None:
     assert printer.term(term, width=1_000_000).startswith(place)
 
 
-# Each is told by the numbers, named in the README: the shadow values of the bundle's nodes against
-# the chain they should be at, and the block's own derivative.
+# The edit, and the column of the ledger that tells it, at the edited declaration.
 ACCEPTED = {
     "xin for dyOut in a block of one width": (
-        "r34IdCotC1",
-        "r34IdCotN1 N h w p xin dyOut",
-        "r34IdCotN1 N h w p dyOut xin",
-        "value",
+        ("r34IdCotC1", "r34IdCotN1 N h w p xin dyOut", "r34IdCotN1 N h w p dyOut xin", "value"),
+        "cotangent",
     ),
-    "γ for β": ("r34IdCotN1", "p.ε₁ p.γ₁ p.β₁ (batchMap", "p.ε₁ p.β₁ p.γ₁ (batchMap", "value"),
-    "W₁ for W₂ of one shape": ("r34IdCotN1", "cInB N p.W₂ p.b₂", "cInB N p.W₁ p.b₂", "value"),
+    "γ for β": (
+        ("r34IdCotN1", "p.ε₁ p.γ₁ p.β₁ (batchMap", "p.ε₁ p.β₁ p.γ₁ (batchMap", "value"),
+        "cotangent",
+    ),
+    "W₁ for W₂ of one shape": (
+        ("r34IdCotN1", "cInB N p.W₂ p.b₂", "cInB N p.W₁ p.b₂", "value"),
+        "cotangent",
+    ),
     "a prefix off by one inside a stage": (
-        "r34_net_tiedB",
-        "w.b2 (r34Pre6 N w x) dyB2",
-        "w.b2 (r34Pre5 N w x) dyB2",
-        "type",
+        ("r34_net_tiedB", "w.b2 (r34Pre6 N w x) dyB2", "w.b2 (r34Pre5 N w x) dyB2", "type"),
+        "intent",
     ),
     "a cotangent of another layer of one width": (
-        "r34IdTiedB",
-        "(reassocB N c h w cotN1)",
-        "(reassocB N c h w cotA)",
-        "value",
+        ("r34IdTiedB", "(reassocB N c h w cotN1)", "(reassocB N c h w cotA)", "value"),
+        "intent",
     ),
 }
 
 
 @pytest.mark.parametrize("fault", ACCEPTED)
-def test_what_types_cannot_see_is_accepted(fault: str, lean: Lean) -> None:
-    report = e.elaborate(edited(*ACCEPTED[fault]), names("resnet34"), lean)
+def test_what_types_cannot_see_is_accepted_and_told_by_the_numbers(fault: str, lean: Lean) -> None:
+    edit, column = ACCEPTED[fault]
+    ds = {d.name: d for d in edited(*edit)}
+    report = e.elaborate(list(ds.values()), names("resnet34"), lean)
     assert report.fits, e.render(report)
+    derived = net("resnet34")
+    broken = [replace(o, declaration=ds.get(o.name, o.declaration)) for o in derived.obligations]
+    derived = replace(derived, obligations=tuple(broken))
+    about = [o for o in broken if o.name in ds and o.block in ("Id", "")]
+    tallies, _ = evaluate(
+        derived,
+        [o for o in about if (o.kind == "capstone") == (edit[0] == "r34_net_tiedB")],
+        typed_environment(derived),
+        NetCheck.build(derived),
+        (0,),
+        lambda _: None,
+    )
+    failing = [o.name for o in about if o.name in tallies and tallies[o.name].row(o).worst > BOUND]
+    assert failing[0] == edit[0]
+    (obligation,) = (o for o in about if o.name == edit[0])
+    assert tallies[edit[0]].row(obligation).errors[column] > BOUND
 
 
 # -- Lean and this tool's elaborator say the same ----------------------------------------------

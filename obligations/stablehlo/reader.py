@@ -276,6 +276,16 @@ def _check_names(source: Source, module: Module, function: Function) -> None:
         raise InputError(source, Span(function.line, 1), f"argument %{twice} is declared twice")
     for op in function.operations:
         _check_operation(source, module, op, known)
+    _check_returned(source, function, known)
+
+
+def _check_returned(source: Source, function: Function, known: dict[str, TensorType]) -> None:
+    end = function.operations[-1]
+    for name, declared in zip(end.operands, function.result_types, strict=True):
+        if known[name] != declared:
+            where = _place(source, end.line, "%" + name)
+            text = f"%{name} is {known[name]}, @{function.name} returns {declared}"
+            raise InputError(source, where, text)
 
 
 def _check_operation(
@@ -437,6 +447,9 @@ class _Build(lark.Transformer[lark.Token, Any]):
     def values(self, c: list[Any]) -> _Part:
         return _Part("values", tuple(str(v)[1:] for v in c if v is not None))
 
+    def reduced(self, c: list[Any]) -> _Part:
+        return _Part("reduced", (str(c[0])[1:], str(c[1])[1:]))
+
     def carried(self, c: list[Any]) -> _Part:
         names = [_results(t)[0] for t in c[0::2]]
         return _Part("carried", (tuple(names), tuple(str(v)[1:] for v in c[1::2])))
@@ -593,6 +606,7 @@ def _operation(
     at = results_token if results_token is not None else name
     line, column = int(at.line or 1), int(at.column or 1)
     operands: list[str] = []
+    initial: list[str] = []
     named: dict[str, Attribute] = {}
     bare: list[Any] = []
     regions: list[Region] = []
@@ -600,6 +614,9 @@ def _operation(
     for part in (*parts, *trailers):
         if part.tag == "values":
             operands += part.value
+        elif part.tag == "reduced":
+            operands.append(part.value[0])
+            initial.append(part.value[1])
         elif part.tag == "named":
             named[part.value[0]] = part.value[1]
         elif part.tag == "entries":
@@ -611,6 +628,7 @@ def _operation(
             operands += part.value[1]
         else:
             bare.append(part.value)
+    operands += initial
     operand_types, outcome, arrow = signature or ((), (), True)
     if not arrow and not carried and kind != "return":
         # `select %p, %a, %b : tensor<i1>, tensor<f32>` and `add %a, %b : tensor<f32>` write the

@@ -211,6 +211,8 @@ class Writer:
     count: int = 0
     prefix: str = "v"
     element: str = "f32"
+    narrow: bool = False
+    elements: dict[str, str] = field(default_factory=dict)
 
     def pick(self, *choices: Any) -> Any:
         return self.rng.choice(choices)
@@ -230,9 +232,12 @@ class Writer:
         name = f"{self.prefix}{self.count}"
         self.count += self.rng.choice((1, 1, 1, 2))
         self.shape[name] = shape
+        if element:
+            self.elements[name] = element
         kind = lead + self.type(shape, element)
         if inputs:
-            kind = f"({', '.join(self.type(self.shape[i]) for i in inputs)}) -> {kind}"
+            types = (self.type(self.shape[i], self.elements.get(i, "")) for i in inputs)
+            kind = f"({', '.join(types)}) -> {kind}"
         self.lines.append(f"    %{name} = {text} : {kind}")
         if self.rng.random() < 0.02:
             self.lines.append(f"    // a comment: %{name} = {{ ( [")
@@ -359,7 +364,16 @@ class Writer:
             f"window = {{{window}}}{separator}"
             f"{{batch_group_count = {batch_groups} : i64, feature_group_count = {groups} : i64}}"
         )
-        return self.op(text, shape, [lhs, rhs])
+        if not self.narrow:
+            return self.op(text, shape, [lhs, rhs])
+        # In bf16: both operands rounded, the result in f32 again.
+        small = [self.convert(v, "bf16") for v in (lhs, rhs)]
+        for old, new in zip((lhs, rhs), small, strict=True):
+            text = text.replace(f"%{old},", f"%{new},", 1).replace(f"%{old})", f"%{new})", 1)
+        return self.convert(self.op(text, shape, small, "bf16"), "f32")
+
+    def convert(self, a: str, element: str) -> str:
+        return self.op(f"stablehlo.convert %{a}", self.shape[a], [a], element)
 
 
 @dataclass(frozen=True)
@@ -378,14 +392,14 @@ class Step:
 
 
 def render(
-    net: Net, seed: int = 0, *, optimizer: str = "sgd", replicas: int = 0, fold_batch: bool = True
+    net: Net, seed: int = 0, *, optimizer: str = "sgd", replicas: int = 0, narrow: bool = False
 ) -> Step:
     """The training step of ``net``; idioms are drawn from ``seed``.
 
     ``optimizer`` is ``sgd``, ``momentum``, ``adam`` or ``rmsprop``; with ``replicas`` gradients are
-    averaged over that many.
+    averaged over that many; ``narrow`` convolutions take their operands in bf16.
     """
-    w = Writer(random.Random(seed))
+    w = Writer(random.Random(seed), narrow=narrow)
     w.prefix = w.pick("v", "t", "")
     sizes = shapes(net)
     names = parameters(net)

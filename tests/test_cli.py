@@ -345,8 +345,10 @@ def test_no_arguments_make_it_raise(tmp_path: Path, arguments: list[str]) -> Non
 
 
 def test_check_prints_one_ledger_for_each(run: Run, tmp_path: Path) -> None:
-    code, out, err = run("check", TINY, TINY, "--seeds", "2", "--json", "ledger.json")
-    assert (code, err) == (0, "")
+    other = tmp_path / "other.net"
+    other.write_text(Path(TINY).read_text("utf-8"), "utf-8")
+    code, out, err = run("check", TINY, str(other), "--seeds", "2", "--json", "ledger.json")
+    assert code == 0, err
     assert out.count("30 of 30 hold") == 2
     assert out.count("2 seeds") == 2
     found = json.loads((tmp_path / "ledger.json").read_text("utf-8"))
@@ -416,7 +418,7 @@ def test_a_plain_ledger() -> None:
 
 
 def test_in_a_real_terminal() -> None:
-    """On a narrow terminal the table fits; the progress leaves nothing behind."""
+    """On a narrow terminal the table fits, and nothing of the progress stays beside it."""
     parent, child = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "obligations", "check", TINY],
@@ -442,7 +444,6 @@ def test_in_a_real_terminal() -> None:
     lines = [line.rsplit("\r", 1)[-1] for line in text.split("\n")]
     assert max(report.columns(line) for line in lines) <= 70
     assert "30 of 30 hold" in text
-    assert b"confirming Tiny" in data
 
 
 def test_help_imports_little() -> None:

@@ -132,6 +132,12 @@ def number(value: float | None) -> str:
     return "0" if value == 0 else f"{value:.1e}"
 
 
+def error_columns(rows: Iterable[Row]) -> list[str]:
+    """The columns of errors that rows have, in the order they are shown."""
+    used = dict.fromkeys(c for row in rows for c in row.errors)
+    return [*(c for c in _COLUMNS if c in used), *(c for c in used if c not in _COLUMNS)]
+
+
 ELABORATED = "elaborated"
 """What the column of Lean says of a declaration that it has nothing against."""
 
@@ -158,8 +164,7 @@ def ledger(
     """
     out = sys.stdout if stream is None else stream
     lean = lean or {}
-    used = dict.fromkeys(c for row in found.rows for c in row.errors)
-    kept = [*(c for c in _COLUMNS if c in used), *(c for c in used if c not in _COLUMNS)]
+    kept = error_columns(found.rows)
     if is_terminal(out) and width(out) < WIDE:
         headers = ["name", "worst", "margin", "verdict"]
         rows = [[r.name, number(r.worst), number(r.margin), _verdict(r, lean)] for r in found.rows]
@@ -213,11 +218,11 @@ def after(found: Ledger, wide: int = PLAIN_WIDTH) -> Iterator[str]:
     for row in found.rows:
         for note in row.notes:
             yield from _paragraph(f"{row.name}: {note}", wide)
-    for reason, zeros in _reasons(found.zeros).items():
+    for reason, zeros in reasons(found.zeros).items():
         tensors = f"{len(zeros)} tensors" if len(zeros) > 1 else "1 tensor"
         largest = number(max(z.found for z in zeros))
         yield from _paragraph(f"zero by theory: {tensors}, {reason}; largest found {largest}", wide)
-        yield from _paragraph("  " + _placed(zeros), wide)
+        yield from _paragraph("  " + placed(zeros), wide)
     yield from _paragraph(f"whole net: {found.scale}", wide)
     for note in found.notes:
         yield from _paragraph(f"left out: {note}", wide)
@@ -243,7 +248,7 @@ def _held(rows: Sequence[Row]) -> str:
     return f"{len(rows)} of {len(rows)} hold"
 
 
-def _reasons(zeros: Iterable[Zero]) -> dict[str, list[Zero]]:
+def reasons(zeros: Iterable[Zero]) -> dict[str, list[Zero]]:
     """Zeros by their reason, the place that the reason ends in left off."""
     out: dict[str, list[Zero]] = {}
     for zero in zeros:
@@ -251,7 +256,7 @@ def _reasons(zeros: Iterable[Zero]) -> dict[str, list[Zero]]:
     return out
 
 
-def _placed(zeros: Iterable[Zero]) -> str:
+def placed(zeros: Iterable[Zero]) -> str:
     """Tensors layer by layer, each with the place its reason ends in: ``b2: eb (en), db (dn)``."""
     layers: dict[str, list[str]] = {}
     for zero in zeros:

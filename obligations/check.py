@@ -77,7 +77,7 @@ def typed_environment(derived: Derived) -> Environment:
 
 
 @dataclass(slots=True)
-class _Tally:
+class Tally:
     """The worst of each column over the samples of one obligation."""
 
     errors: dict[str, float] = field(default_factory=dict)
@@ -122,7 +122,7 @@ class _Tally:
         )
 
 
-def guarded(tally: _Tally, evaluate: Callable[[], None], tolerant: bool) -> None:
+def guarded(tally: Tally, evaluate: Callable[[], None], tolerant: bool) -> None:
     """Run ``evaluate``; where ``tolerant``, what cannot be evaluated is a verdict in ``tally``."""
     if not tolerant:
         evaluate()
@@ -133,6 +133,8 @@ def guarded(tally: _Tally, evaluate: Callable[[], None], tolerant: bool) -> None
         tally.worse("not evaluable", error.message)
     except NUMERIC as error:
         tally.worse("not evaluable", f"its values do not fit together: {error}")
+    except RecursionError:
+        tally.worse("not evaluable", "nested too deeply")
 
 
 def where(a: Array, b: Array) -> str:
@@ -271,8 +273,8 @@ class BlockCheck:
 
     def check(
         self, obligations: list[Obligation], seeds: Iterable[int]
-    ) -> tuple[dict[str, _Tally], dict[str, Zero]]:
-        tallies = {o.name: _Tally() for o in obligations}
+    ) -> tuple[dict[str, Tally], dict[str, Zero]]:
+        tallies = {o.name: Tally() for o in obligations}
         zeros: dict[str, Zero] = {}
         for at in samples(self.net, self.section, seeds):
             evaluator = Evaluator(self.env, self.values)
@@ -294,7 +296,7 @@ class BlockCheck:
         obligation: Obligation,
         at: Sample,
         evaluator: Evaluator,
-        tally: _Tally,
+        tally: Tally,
         zeros: dict[str, Zero],
     ) -> None:
         """Evaluate one obligation at one sample, into ``tally`` and ``zeros``."""
@@ -363,7 +365,7 @@ class BlockCheck:
         obligation: Obligation,
         at: Sample,
         evaluator: Evaluator,
-        tally: _Tally,
+        tally: Tally,
         zeros: dict[str, Zero],
     ) -> None:
         constant = self.env.find(obligation.name)
@@ -396,7 +398,7 @@ class BlockCheck:
         leaf: Leaf,
         at: Sample,
         evaluator: Evaluator,
-        tally: _Tally,
+        tally: Tally,
         zeros: dict[str, Zero],
         flag: bool,
     ) -> None:
@@ -437,7 +439,7 @@ class BlockCheck:
             if note is not None:
                 tally.worse("fails", f"{name}: {note}")
 
-    def _statement(self, name: str, leaf: Leaf, evaluator: Evaluator, tally: _Tally) -> None:
+    def _statement(self, name: str, leaf: Leaf, evaluator: Evaluator, tally: Tally) -> None:
         for equation in evaluator.equations(leaf.statement, leaf.scope):
             tally.add(
                 "statement", equation.error(), f"{name}: {where(equation.left, equation.right)}"
@@ -510,7 +512,7 @@ def _states(constant: Constant, env: Environment) -> bool:
 
 
 def check_step(
-    obligation: Obligation, env: Environment, seeds: Iterable[int], tally: _Tally
+    obligation: Obligation, env: Environment, seeds: Iterable[int], tally: Tally
 ) -> None:
     """A step the file defines, against the derivative of its operation's forward."""
     from obligations.ops import operations
@@ -710,6 +712,8 @@ class NetCheck:
     by: Narrow
     env: Environment
     whole: WholeNet
+    threaded: bool | None = None
+    """Whether the loss is the net's own or ``Σ g·logits``; as the net says where not given."""
 
     @classmethod
     def build(cls, derived: Derived) -> NetCheck:
@@ -741,7 +745,8 @@ class NetCheck:
 
     def loss(self, point: NetPoint, logits: Array) -> Array:
         """The loss the capstone's cotangent belongs to, ``(p, 1)``, from the logits."""
-        if not self.derived.net.capstone.threaded:
+        said = self.derived.net.capstone.threaded
+        if not (said if self.threaded is None else self.threaded):
             linear: Array = (logits * point.g).sum(axis=-1, keepdims=True)
             return linear
         z = logits.reshape(logits.shape[0], point.batch, point.classes)
@@ -756,7 +761,7 @@ class NetCheck:
         self,
         obligation: Obligation,
         seeds: Iterable[int],
-        tally: _Tally,
+        tally: Tally,
         zeros: dict[str, Zero],
     ) -> None:
         """Each node of the capstone against the loss's derivative in its tensor."""
@@ -786,7 +791,7 @@ class NetCheck:
         found: list[Leaf],
         at: NetSample,
         evaluator: Evaluator,
-        tally: _Tally,
+        tally: Tally,
         zeros: dict[str, Zero],
     ) -> None:
         """Gradient nodes of the capstone against the loss's slopes."""
@@ -818,7 +823,7 @@ class NetCheck:
                 zeros[name] = Zero(name, reason, max(size, old.found if old else 0.0))
                 tally.add("zero", size, f"{name} is not zero: {slope:.3g}")
 
-    def counted(self, found: list[Leaf], tally: _Tally) -> None:
+    def counted(self, found: list[Leaf], tally: Tally) -> None:
         """Every tensor has exactly one clause."""
         seen = Counter(leaf.path[1:] for leaf in found)
         for path in self.trained():
@@ -876,7 +881,7 @@ class NetCheck:
                 out[k] = float(slope[row, 0])
         return out
 
-    def loss_row(self, obligation: Obligation, seeds: Iterable[int], tally: _Tally) -> None:
+    def loss_row(self, obligation: Obligation, seeds: Iterable[int], tally: Tally) -> None:
         """The loss lemma at every example and class."""
         constant = self.env.find(obligation.name)
         assert constant is not None
@@ -972,7 +977,7 @@ def evaluate(
     tell: Progress,
     *,
     tolerant: bool = False,
-) -> tuple[dict[str, _Tally], dict[str, Zero]]:
+) -> tuple[dict[str, Tally], dict[str, Zero]]:
     """Evaluate ``obligations``, generated or read from a file, against what ``derived`` says.
 
     Parameters
@@ -982,7 +987,7 @@ def evaluate(
     tolerant
         What cannot be evaluated is a verdict instead of an error.
     """
-    tallies: dict[str, _Tally] = {}
+    tallies: dict[str, Tally] = {}
     zeros: dict[str, Zero] = {}
     for name, section in derived.sections.items():
         tell(name)
@@ -996,7 +1001,7 @@ def evaluate(
     for obligation in obligations:
         if obligation.kind not in _NOT_A_BLOCKS:
             continue
-        tally = tallies[obligation.name] = _Tally()
+        tally = tallies[obligation.name] = Tally()
         given = (obligation, env, net_check, seeds, tally, zeros)
         guarded(tally, partial(_beside_blocks, *given), tolerant)
     return tallies, zeros
@@ -1010,7 +1015,7 @@ def _beside_blocks(
     env: Environment,
     net_check: NetCheck,
     seeds: tuple[int, ...],
-    tally: _Tally,
+    tally: Tally,
     zeros: dict[str, Zero],
 ) -> None:
     if obligation.kind == "step":

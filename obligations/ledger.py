@@ -10,7 +10,13 @@ BOUND = 1e-9
 """The largest relative error at which a statement holds."""
 
 Verdict = Literal[
-    "holds", "fails", "not the gradient", "incomplete", "not evaluated", "not evaluable"
+    "holds",
+    "fails",
+    "not the gradient",
+    "incomplete",
+    "not evaluated",
+    "not evaluable",
+    "no statement",
 ]
 
 

@@ -111,9 +111,10 @@ def type_shape(type_: s.Term, sizes: Mapping[str, int]) -> tuple[int, ...]:
     return tuple(out)
 
 
-def _parameters(
+def block_parameters(
     deriver: Deriver, sizes: Mapping[str, int], rng: np.random.Generator
 ) -> dict[str, Array]:
+    """Random parameters of a block at its widths, by Lean name."""
     out = {}
     for site in deriver.fwd.sites.values():
         for p in site.parameters:
@@ -170,7 +171,7 @@ def sample(
     n_in = element_count(block.input_shape, sizes)
     best = Margins()
     for _ in range(TRIES):
-        parameters = _parameters(deriver, sizes, rng)
+        parameters = block_parameters(deriver, sizes, rng)
         x = rng.normal(0.0, 1.5, (1, n_in))
         options = {
             o.binder: _mask(o.type, sizes, rng) if dropped and o.where == block.role else None
@@ -245,7 +246,7 @@ def sample_net(
         block, _ = net.block_of(stop.kind)
         deriver = Deriver.plain(net, block)
         sizes = whole.sizes(index, batch, classes)
-        values = _parameters(deriver, sizes, rng)
+        values = block_parameters(deriver, sizes, rng)
         if block.record is not None:
             fields[stop.field] = Record(block.record[1], values)
         else:

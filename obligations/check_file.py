@@ -1,0 +1,630 @@
+"""Evaluate the statements of a Lean file: what holds, what does not, what is not what is meant.
+
+Every declaration is read, elaborated against the names it may use, and placed
+(:mod:`obligations.placing`); what belongs to a block, to a step or to the whole net is evaluated
+by the code that evaluates generated statements (:func:`obligations.check.evaluate`), and the rest
+at samples of its binders. Nothing of the file is run.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from obligations.check import NUMERIC, NetCheck, Progress, evaluate, narrowed
+from obligations.derive import FLAG, Derived, Deriver, derive, sections
+from obligations.errors import InputError, ObligationsError, Source, Span
+from obligations.lean import syntax as s
+from obligations.lean.elab import (
+    Constant,
+    ElabError,
+    Environment,
+    OutsideFragment,
+    UnknownName,
+)
+from obligations.lean.library import Entry, library
+from obligations.lean.net_names import Narrow, narrow, net_entries
+from obligations.lean.scoping import (
+    ASSUMED,
+    DEFINITIONS,
+    THEOREMS,
+    candidates,
+    canonical,
+    telescope,
+)
+from obligations.lean.source import Declaration, Scope, read
+from obligations.lean.typed import Call
+from obligations.ledger import BOUND, Ledger, Row, Verdict, Zero
+from obligations.net import Net
+from obligations.obligation import Declaration as Stated
+from obligations.obligation import Obligation
+from obligations.placing import Member, Placer, calls, head, ties
+from obligations.shadow.evaluate import Evaluator
+from obligations.shadow.propositions import Propositions
+from obligations.shadow.values import WholeNet, net_values
+from obligations.user_names import NOTHING, UserNames
+
+BAD: frozenset[Verdict] = frozenset(["fails", "not the gradient", "incomplete"])
+"""Verdicts that speak against a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a declaration stands, and its trouble shown in the text, if it has a place there."""
+
+    line: int
+    column: int
+    shown: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FileLedger:
+    """What was found of a file.
+
+    Attributes
+    ----------
+    ledger
+        A row per declaration, in the order of the file.
+    places
+        Where each stands, in the same order.
+    about
+        What each is about, in words: a block and its kinds, or nothing.
+    net
+        The net its names are from; ``""`` where it uses none's.
+    """
+
+    ledger: Ledger
+    places: tuple[Place, ...]
+    about: tuple[str, ...]
+    net: str
+
+    def ok(self, *, allow_unknown: bool = False) -> bool:
+        """Whether nothing speaks against the file."""
+        refused = BAD if allow_unknown else BAD | {"not evaluable"}
+        return not any(r.verdict in refused for r in self.ledger.rows)
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data, for ``--json``."""
+        out = self.ledger.as_json()
+        out["file"] = self.ledger.net
+        out["net"] = self.net or None
+        out["ok"] = self.ok()
+        for row, place, about in zip(out["rows"], self.places, self.about, strict=True):
+            row |= {"line": place.line, "column": place.column, "about": about or None}
+        return out
+
+
+# -- the names of a file -----------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class FileEnvironment(Environment):
+    """The names of a file: found as Lean finds them where a declaration stands.
+
+    Attributes
+    ----------
+    keys
+        Canonical full names of the file's declarations, with what they are kept under.
+    scope
+        Where names are looked up; ``None`` to take them as they are.
+    """
+
+    keys: Mapping[str, str] = field(default_factory=dict)
+    scope: Scope | None = None
+
+    def find(self, name: str) -> Constant | None:
+        """The constant that ``name`` means at :attr:`scope`, or ``None``."""
+        scope, self.scope = self.scope, None
+        try:
+            if scope is None:
+                return Environment.find(self, name)
+            for candidate in candidates(name, scope):
+                key = self.keys.get(candidate)
+                if key is not None:
+                    if key in self.constants:
+                        return self.constants[key]
+                    continue
+                found = Environment.find(self, candidate)
+                if found is not None:
+                    return found
+            return None
+        finally:
+            self.scope = scope
+
+    def names(self) -> Iterable[str]:
+        """Every name that could be meant, the file's also without their namespace."""
+        return {*Environment.names(self), *(k.rpartition(".")[2] for k in self.constants)}
+
+
+def _environment(keys: Mapping[str, str], entries: Mapping[str, Entry]) -> FileEnvironment:
+    prefixes = ("GradNodeB", "StableHLO", "BackLinks")
+    return FileEnvironment({**library(), **entries}, prefixes, {}, keys)
+
+
+def _keys(declarations: Iterable[Declaration], taken: Iterable[str]) -> dict[str, str]:
+    """What each declaration is kept under: its own name where no other has it."""
+    known = set(taken)
+    out: dict[str, str] = {}
+    for d in declarations:
+        if not d.name:
+            continue
+        full = canonical(d.full_name)
+        short = d.name.rpartition(".")[2]
+        key = full if short in known else short
+        if full not in out:
+            out[full] = key
+            known.add(key)
+    return out
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Reading:
+    """One reading of a file: what elaborates, and why the rest does not."""
+
+    source: Source
+    env: FileEnvironment
+    members: dict[str, Member] = field(default_factory=dict)
+    refused: dict[str, tuple[Verdict, str, Span | None]] = field(default_factory=dict)
+
+    def declare(self, key: str, d: Declaration, stated: Stated, theorem: bool) -> None:
+        """Elaborate one declaration where it stands."""
+        self.env.scope = d.scope
+        try:
+            constant = self.env.declare(key, stated.binders, stated.type, stated.value)
+        except UnknownName as error:
+            self.refused[key] = ("not evaluable", self.unknown(error, d.scope), error.span)
+        except OutsideFragment as error:
+            self.refused[key] = ("not evaluable", error.message, error.span)
+        except ElabError as error:
+            # Without a place, it is an implicit argument that only Lean can find.
+            verdict: Verdict = "not evaluable" if error.span is None else "fails"
+            words = error.message + (f" ({error.hint})" if error.hint else "")
+            self.refused[key] = (verdict, f"does not fit: {words}", error.span)
+        except ObligationsError as error:
+            self.refused[key] = ("not evaluable", error.message, None)
+        except RecursionError:
+            self.refused[key] = ("not evaluable", "nested too deeply", None)
+        else:
+            self.members[key] = Member(constant, stated, theorem)
+        finally:
+            self.env.scope = None
+
+    def unknown(self, error: UnknownName, scope: Scope) -> str:
+        """What is said of a name that is not known."""
+        for candidate in candidates(error.name, scope):
+            key = self.env.keys.get(candidate)
+            if key in self.refused:
+                return f"it uses {error.name}, which is not evaluable itself"
+        return error.message + (f" ({error.hint})" if error.hint else "")
+
+
+def _stated(key: str, d: Declaration) -> Stated | str:
+    """A declaration as the generator has its own, or why it is none."""
+    binders = telescope(d)
+    for group in binders:
+        if isinstance(group.type, s.Raw) and not group.names:
+            return "its binders are outside the fragment that is read"
+    theorem = d.kind in THEOREMS or d.kind in ASSUMED
+    value = None if theorem else d.value()
+    statement = d.statement()
+    if statement is None:
+        if value is None:
+            return "it states nothing"
+        statement = s.Hole()
+    word = "theorem" if d.kind in THEOREMS else "def"
+    return Stated(word, key, binders, statement, value)
+
+
+def net_of(source: Source) -> str | None:
+    """The built-in net whose names a text uses most, ``None`` where it uses none's."""
+    from obligations.net_reader import load
+    from obligations.resources import built_in_nets
+
+    used = _words(source)
+    best: tuple[int, str | None] = (0, None)
+    for name in built_in_nets():
+        count = len(used & own_names(load(name)))
+        if count > best[0]:
+            best = count, name
+    return best[1]
+
+
+def own_names(net: Net) -> set[str]:
+    """The names that a net's description brings, and those it gives to definitions."""
+    out = set(net_entries(net))
+    for block in net.blocks.values():
+        out |= {block.bundle, block.bundle_theorem, *block.abbreviations.values()}
+    return {name for name in out if "." not in name} | {net.capstone.name, net.capstone.loss}
+
+
+def _words(source: Source) -> set[str]:
+    import re
+
+    from obligations.lean.parse import strip_comments
+
+    return set(re.findall(r"[^\s(){}\[\],:;.⟨⟩]+", strip_comments(source.text)))
+
+
+def settings_of(net: Net, source: Source) -> dict[str, str]:
+    """The settings under which a net's statements have a file's form."""
+    used = _words(source)
+    out = {"precision": "switch" if FLAG in used else "f32"}
+    for option in net.options:
+        variant = net.forward.variants.get(option.name)
+        present = variant in used or option.binder in used
+        out[option.name] = option.values[1] if present else option.values[0]
+    return out
+
+
+# -- checking ----------------------------------------------------------------------------------
+
+
+def check(
+    source: Source,
+    *,
+    net: str | None = None,
+    names: UserNames = NOTHING,
+    seeds: Iterable[int] = (0,),
+    progress: Progress | None = None,
+) -> FileLedger:
+    """Evaluate every statement of a Lean file.
+
+    Parameters
+    ----------
+    source
+        The text; no text is refused.
+    net
+        The net whose names it uses, built-in or a path; found by the names where not given.
+    names
+        Meanings of further names.
+    seeds
+        Random seeds; every statement is evaluated at each.
+    progress
+        Called with the name of what is evaluated next.
+
+    Raises
+    ------
+    ObligationsError
+        When the net cannot be read, or its render does not resolve.
+    """
+    start = time.perf_counter()
+    seeds = tuple(seeds)
+    tell = progress or (lambda _: None)
+    derived = _derived(net, source)
+    file = _File.read(source, derived, names)
+    file.evaluate(seeds, tell)
+    return file.ledger(time.perf_counter() - start, seeds)
+
+
+def _derived(net: str | None, source: Source) -> Derived | None:
+    from obligations.net_reader import load
+
+    found = net_of(source) if net is None else net
+    if found is None:
+        return None
+    plain = load(found)
+    described = load(found, settings_of(plain, source))
+    return derive(described, sections(described))
+
+
+@dataclass(slots=True)
+class _File:
+    """A file under evaluation."""
+
+    source: Source
+    derived: Derived | None
+    names: UserNames
+    declarations: list[tuple[str, Declaration]]
+    reading: _Reading
+    skipped: dict[str, str]
+    obligations: dict[str, Obligation] = field(default_factory=dict)
+    narrow: _Reading | None = None
+    rows: dict[str, Row] = field(default_factory=dict)
+    zeros: dict[str, Zero] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, source: Source, derived: Derived | None, names: UserNames) -> _File:
+        """Read and elaborate a text."""
+        found = read(source).declarations
+        entries = dict(names.entries)
+        if derived is not None:
+            entries = {**net_entries(derived.net), **entries}
+        keys = _keys(found, {*library(), *entries})
+        env = _environment(keys, entries)
+        reading = _Reading(source, env)
+        declarations: list[tuple[str, Declaration]] = []
+        skipped: dict[str, str] = {}
+        for d in found:
+            key = keys.get(canonical(d.full_name)) if d.name else None
+            if key is None or any(key == k for k, _ in declarations):
+                key = f"{d.kind} at line {d.place.span.line}"
+            declarations.append((key, d))
+            if d.kind not in THEOREMS and d.kind not in DEFINITIONS and d.kind not in ASSUMED:
+                skipped[key] = f"a declaration of this kind ({d.kind}) states nothing to evaluate"
+                continue
+            stated = _stated(key, d)
+            if isinstance(stated, str):
+                reading.refused[key] = ("not evaluable", stated, None)
+                continue
+            reading.declare(key, d, stated, d.kind in THEOREMS or d.kind in ASSUMED)
+        return cls(source, derived, names, declarations, reading, skipped)
+
+    # -- evaluation ------------------------------------------------------------------------
+
+    def evaluate(self, seeds: tuple[int, ...], tell: Progress) -> None:
+        """Evaluate what elaborates: what is placed, and then the rest."""
+        if self.derived is not None:
+            tell("placing")
+            env = self.reading.env
+            self.obligations = Placer(self.derived, env, self.reading.members).place()
+            self._placed(self.derived, seeds, tell)
+        for key, _ in self.declarations:
+            if key not in self.rows:
+                tell(key)
+                self.rows[key] = self._unplaced(key, seeds)
+
+    def _placed(self, derived: Derived, seeds: tuple[int, ...], tell: Progress) -> None:
+        by = narrow(derived.net)
+        self.narrow = self._narrowed(derived, by)
+        whole = WholeNet(derived.net, by)
+        net_check = NetCheck(derived, by, self.narrow.env, whole, threaded=self._threaded(derived))
+        evaluated = []
+        for name, obligation in self.obligations.items():
+            if not obligation.block and name in self.narrow.refused:
+                _, message, _ = self.narrow.refused[name]
+                self.rows[name] = Row(
+                    name, obligation.kind, "", {}, None, "not evaluable", (f"narrowed, {message}",)
+                )
+            else:
+                evaluated.append(obligation)
+        with np.errstate(all="ignore"):
+            tallies, zeros = evaluate(
+                derived, evaluated, self.reading.env, net_check, seeds, tell, tolerant=True
+            )
+        self.zeros = zeros
+        for obligation in evaluated:
+            self.rows[obligation.name] = tallies[obligation.name].row(obligation)
+
+    def _threaded(self, derived: Derived) -> bool:
+        """Whether the capstone's cotangent is that of the loss, or any one it is given."""
+        for name, obligation in self.obligations.items():
+            if obligation.kind == "capstone":
+                params = self.reading.members[name].constant.params
+                names = {obligation.roles.get(p.local.name, p.local.name) for p in params}
+                return "g" not in names
+        return derived.net.capstone.threaded
+
+    def _narrowed(self, derived: Derived, by: Narrow) -> _Reading:
+        """The file again, its whole-net declarations under the one substitution."""
+        entries = {**net_entries(derived.net, by), **self.names.entries}
+        env = _environment(self.reading.env.keys, entries)
+        out = _Reading(self.source, env)
+        whole = self._whole(derived.net)
+        roles = {name: o.roles for name, o in self.obligations.items()}
+        for key, d in self.declarations:
+            member = self.reading.members.get(key)
+            if member is None:
+                continue
+            stated = member.declaration
+            if key in whole:
+                env.scope = d.scope
+                try:
+                    stated = narrowed(stated, env, by, roles)
+                except ObligationsError as error:
+                    out.refused[key] = ("not evaluable", error.message, None)
+                    continue
+                finally:
+                    env.scope = None
+            out.declare(key, d, stated, member.theorem)
+        return out
+
+    def _whole(self, net: Net) -> set[str]:
+        """The declarations that speak of the whole net, directly or through another."""
+        names = {net.record, net.forward.name, *net.forward.variants.values()}
+        names |= {f"{net.forward.prefix}{k}" for k in range(len(net.forward.steps))}
+        out: set[str] = set()
+        for key, member in self.reading.members.items():
+            types = {head(p.local.type) for p in member.constant.params}
+            used = {c.name for c in calls(member.term)}
+            if (types | used) & (names | out):
+                out.add(key)
+        return out
+
+    def _unplaced(self, key: str, seeds: tuple[int, ...]) -> Row:
+        """A declaration that belongs to no block: a statement at samples, or only a definition."""
+        if key in self.skipped:
+            return Row(key, "", "", {}, None, "no statement", ())
+        if key in self.reading.refused:
+            refused, note, _ = self.reading.refused[key]
+            return Row(key, "", "", {}, None, refused, (note,))
+        member = self.reading.members[key]
+        prop = not member.theorem and head(member.constant.type) == "Prop"
+        if not member.theorem and not prop:
+            note = "no block was found for it: what it is meant to be was not evaluated"
+            return Row(key, "definition", "", {}, None, "no statement", (note,))
+        bundle = prop and ties(self.reading.env, member.term) is not None
+        notes: list[str] = []
+        if bundle:
+            notes.append("no block was found for it: the intent was not evaluated")
+        errors: dict[str, float] = {}
+        sizes: dict[str, None] = {}
+        try:
+            with np.errstate(all="ignore"):
+                for seed in seeds:
+                    self._sampled(member, seed, errors, sizes, notes)
+        except ObligationsError as error:
+            return Row(key, "statement", "", {}, None, "not evaluable", (error.message,))
+        except NUMERIC as error:
+            note = f"its values do not fit together: {error}"
+            return Row(key, "statement", "", {}, None, "not evaluable", (note,))
+        except RecursionError:
+            return Row(key, "statement", "", {}, None, "not evaluable", ("nested too deeply",))
+        verdict: Verdict = "holds" if errors and max(errors.values()) <= BOUND else "fails"
+        if not errors:
+            verdict = "not evaluable"
+            notes.append("no premise of it holds at any sample")
+        kind = "bundle" if bundle else "statement"
+        return Row(key, kind, ", ".join(sizes), errors, None, verdict, tuple(dict.fromkeys(notes)))
+
+    def _sampled(
+        self,
+        member: Member,
+        seed: int,
+        errors: dict[str, float],
+        sizes: dict[str, None],
+        notes: list[str],
+    ) -> None:
+        reading = self.reading
+        values: dict[str, Callable[..., Any]] = {}
+        whole = None
+        if self.derived is not None:
+            net = self.derived.net
+            if self.narrow is not None and member.name in self._whole(net):
+                if member.name not in self.narrow.members:
+                    raise ObligationsError(f"narrowed, {self.narrow.refused[member.name][1]}")
+                reading, member = self.narrow, self.narrow.members[member.name]
+                whole = WholeNet(net, narrow(net))
+            values = net_values(net, reading.env, whole)
+        evaluator = Evaluator(reading.env, {**values, **self.names.values})
+        for number in range(3):
+            text = f"{member.name} {number}"
+            rng = np.random.default_rng([seed, zlib.crc32(text.encode())])
+            propositions = Propositions(evaluator, rng)
+            if self.derived is not None:
+                meanings = _NetMeanings(self.derived.net, reading.env, whole)
+                propositions.predicate = meanings.predicate(evaluator)
+                propositions.special = meanings.special(evaluator)
+            for scope in propositions.samples(member.constant):
+                at = _sizes_text(member.constant, scope)
+                for found in propositions.findings(member.term, scope):
+                    sizes[at] = None
+                    errors["statement"] = max(errors.get("statement", 0.0), found.error)
+                    if not found.error <= BOUND and len(notes) < 4:
+                        notes.append(f"at {at}: {found.text}" if at else found.text)
+            if len(sizes) > 3:
+                for extra in list(sizes)[3:]:
+                    del sizes[extra]
+
+    # -- telling ---------------------------------------------------------------------------
+
+    def ledger(self, seconds: float, seeds: tuple[int, ...]) -> FileLedger:
+        """All rows, in the order of the file."""
+        rows, places, about = [], [], []
+        for key, d in self.declarations:
+            rows.append(self.rows[key])
+            places.append(self._place(key, d))
+            obligation = self.obligations.get(key)
+            about.append("" if obligation is None else _about(obligation))
+        derived = self.derived
+        ledger = Ledger(
+            self.source.name,
+            tuple(rows),
+            "" if derived is None else narrow(derived.net).text,
+            tuple(self.zeros.values()),
+            seconds,
+            seeds,
+        )
+        return FileLedger(
+            ledger, tuple(places), tuple(about), "" if derived is None else derived.net.name
+        )
+
+    def _place(self, key: str, d: Declaration) -> Place:
+        at = d.place.span
+        refused = self.reading.refused.get(key)
+        shown = ""
+        if refused is not None:
+            _, message, span = refused
+            if span is not None:
+                shown = InputError(self.source, span, f"{key}: {message}").render()
+        return Place(at.line, at.column, shown)
+
+
+def _about(obligation: Obligation) -> str:
+    if not obligation.block:
+        return "the whole net" if obligation.kind in ("capstone", "loss") else obligation.kind
+    kinds = ", ".join(k for k in obligation.kinds if k != obligation.block)
+    site = f" at {obligation.site}" if obligation.site else ""
+    return obligation.block + (f" ({kinds})" if kinds else "") + site
+
+
+def _sizes_text(constant: Constant, scope: Mapping[int, Any]) -> str:
+    shown = []
+    for p in constant.params:
+        value = scope.get(p.local.uid)
+        if isinstance(value, int) and not isinstance(value, bool):
+            shown.append(f"{p.local.name}={value}")
+    return " ".join(shown)
+
+
+@dataclass(frozen=True, slots=True)
+class _NetMeanings:
+    """A net's own predicates and types at samples."""
+
+    net: Net
+    env: Environment
+    whole: WholeNet | None
+
+    def predicate(self, evaluator: Evaluator) -> Callable[[Call, Mapping[int, Any]], bool | None]:
+        """Whether a positivity or smoothness predicate of the net holds at values."""
+        from obligations.dag import forward
+        from obligations.shadow.sample import margins
+        from obligations.shadow.values import case_of
+
+        def holds(call: Call, scope: Mapping[int, Any]) -> bool | None:
+            constant = self.env.find(call.name)
+            for block in self.net.blocks.values():
+                if any(call.name == h.predicate for h in block.positive):
+                    record = evaluator.value(call.args[-1], scope)
+                    sites = {site for h in block.positive for _, site in h.fields}
+                    epsilons = [
+                        p.lean
+                        for x in block.sites[block.kinds[0].name]
+                        for p in x.parameters
+                        if x.name in sites and not p.trained
+                    ]
+                    return all(float(record.fields[e][0, 0]) > 0 for e in epsilons)
+                if block.smooth is not None and call.name == block.smooth.predicate:
+                    assert constant is not None
+                    values = {
+                        p.local.name: evaluator.value(a, scope)
+                        for p, a in zip(constant.params, call.args, strict=True)
+                    }
+                    kind = block.kinds[0]
+                    try:
+                        case = case_of(
+                            self.net, block, kind, forward(block, kind), values, values[block.input]
+                        )
+                    except KeyError:
+                        return None
+                    return margins(case).worst > 1e-3
+            return None
+
+        return holds
+
+    def special(
+        self, evaluator: Evaluator
+    ) -> Callable[[Call, Mapping[int, Any], np.random.Generator], Any]:
+        """A random weight record of a block or of the net."""
+        from obligations.shadow.sample import block_parameters, sample_net
+        from obligations.shadow.values import Record
+
+        def drawn(call: Call, scope: Mapping[int, Any], rng: np.random.Generator) -> Any:
+            sizes = [int(evaluator.value(a, scope)) for a in call.args]
+            if call.name == self.net.record and self.whole is not None:
+                return sample_net(self.whole, rng, classes=sizes[0]).weights
+            for block in self.net.blocks.values():
+                if block.record is not None and block.record[1] == call.name:
+                    deriver = Deriver.plain(self.net, block)
+                    at = dict(zip(block.widths, sizes, strict=True))
+                    return Record(call.name, block_parameters(deriver, at, rng))
+            return None
+
+        return drawn

@@ -13,12 +13,13 @@ import signal
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from multiprocessing import connection, get_context
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from obligations import __version__
@@ -226,7 +227,8 @@ def _places(
     out = {k: tuple(o.name for o in v) for k, v in sections(derived).items()}
     known = {name for names in out.values() for name in names}
     asked = any(name not in known for name in only)
-    for section in (HYPOTHESES, BEYOND):
+    ties = any(o.kind == "tie" for o in derived.obligations)
+    for section in (HYPOTHESES, BEYOND) if ties else (BEYOND,):
         # What these rows are called shows when they are evaluated.
         rows = evaluate_unit(Unit(subject, section, seeds[0])).rows if asked else ()
         out[section] = tuple(r.name for r in rows)
@@ -414,37 +416,103 @@ def _on_cluster(units: Sequence[Unit], address: str, timeout: float) -> Generato
             "a scheduler needs the package distributed",
             hint="install it by: pip install 'obligations[distributed]'",
         ) from None
+    _reach(address, timeout)
+    with _quiet("distributed"), closing(_Cluster(address, timeout, distributed.Client)) as cluster:
+        yield from cluster.outcomes(units)
+
+
+@contextmanager
+def _quiet(library: str) -> Iterator[None]:
+    """No messages of a library below critical: a lost connection is an error of ours."""
     import logging
 
-    # Lost connections are told by an error of ours.
-    for name in ("distributed", "tornado"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    _reach(address, timeout)
-    client = distributed.Client(address, timeout=timeout, set_as_default=False)
-    futures: list[Any] = []
+    loggers = [
+        logging.getLogger(name)
+        for name in (library, *logging.root.manager.loggerDict)
+        if name.partition(".")[0] == library
+    ]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL)
     try:
-        if units:
-            _wait_for_workers(client, address, timeout)
-        futures = [client.submit(perform, unit, pure=False) for unit in units]
-        left = set(futures)
-        quiet = time.monotonic()
-        while left:
-            ready = {f for f in left if f.status != "pending"}
-            if not ready:
-                quiet = _still_there(client, address, quiet, timeout)
-                with suppress(TimeoutError):
-                    distributed.wait(list(left), timeout=1.0, return_when="FIRST_COMPLETED")
-                continue
-            for future in ready:
-                left.discard(future)
-                yield _gathered(future, address)
-            quiet = time.monotonic()
+        yield
     finally:
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
+
+
+class _Cluster:
+    """A client of a scheduler, which has been reached."""
+
+    def __init__(self, address: str, timeout: float, client: Callable[..., Any]) -> None:
+        self.address = address
+        self.timeout = timeout
+        self.client = client(address, timeout=timeout, set_as_default=False)
+        self.futures: list[Any] = []
+        self.seen = time.monotonic()
+
+    def outcomes(self, units: Sequence[Unit]) -> Generator[Outcome]:
+        """Outcomes as they come."""
+        ended: SimpleQueue[Any] = SimpleQueue()
+        self.futures = [self.client.submit(perform, unit, pure=False) for unit in units]
+        for future in self.futures:
+            future.add_done_callback(ended.put)
+        for _ in units:
+            future = self.patiently(lambda: ended.get(timeout=1.0))
+            yield self.gathered(future)
+
+    def patiently(self, ask: Callable[[], Any]) -> Any:
+        """``ask()``, again while nothing comes and there is a worker it can come from."""
+        self.seen = time.monotonic()
+        while True:
+            try:
+                return ask()
+            except (Empty, TimeoutError):
+                self.still_there()
+
+    def still_there(self) -> None:
+        """Raises where there has been no worker for longer than the timeout."""
+        running = self.client.status == "running"
+        # A scheduler that is just going away does not answer.
         with suppress(Exception):
-            if client.status == "running":
-                client.cancel(futures, force=True)
+            if running and self.client.nthreads():
+                self.seen = time.monotonic()
+        if time.monotonic() - self.seen > self.timeout:
+            what = "has no worker" if running else "is gone"
+            raise ObligationsError(
+                f"the scheduler at '{self.address}' {what}, for {self.timeout:g} s now"
+            )
+
+    def gathered(self, future: Any) -> Outcome:
+        """The outcome of a future that is not pending."""
+
+        def result() -> Any:
+            # The worker may have died with it: then it is evaluated anew.
+            if future.status in ("cancelled", "lost"):
+                raise ObligationsError(f"the scheduler at '{self.address}' is gone")
+            return future.result(timeout=1.0)
+
+        try:
+            outcome = self.patiently(result)
+        except ObligationsError:
+            raise
+        except Exception as error:
+            reason = " ".join(str(error).split()) or type(error).__name__
+            missing = isinstance(error, ImportError)
+            hint = "install obligations on the workers, the same version as here"
+            raise ObligationsError(
+                f"the cluster at '{self.address}': {reason}", hint=hint if missing else ""
+            ) from error
+        assert isinstance(outcome, Outcome)
+        return outcome
+
+    def close(self) -> None:
+        """Let go of what is not done yet."""
         with suppress(Exception):
-            client.close(timeout=2)
+            if self.client.status == "running":
+                self.client.cancel(self.futures, force=True)
+        with suppress(Exception):
+            self.client.close(timeout=2)
 
 
 def _reach(address: str, timeout: float) -> None:
@@ -467,39 +535,6 @@ def _reach(address: str, timeout: float) -> None:
             f"no scheduler at '{address}': {reason}",
             hint="its address is one such as tcp://localhost:8786",
         ) from None
-
-
-def _wait_for_workers(client: Any, address: str, timeout: float) -> None:
-    try:
-        client.wait_for_workers(1, timeout=timeout)
-    except TimeoutError:
-        raise ObligationsError(
-            f"the scheduler at '{address}' has had no worker for {timeout:g} s"
-        ) from None
-
-
-def _still_there(client: Any, address: str, quiet: float, timeout: float) -> float:
-    """Since when there has been a worker; raises where there has been none for ``timeout``."""
-    if client.status == "running" and client.nthreads():
-        return time.monotonic()
-    if time.monotonic() - quiet > timeout:
-        what = "its workers" if client.status == "running" else "the scheduler"
-        raise ObligationsError(f"'{address}': {what} went away and did not come back")
-    return quiet
-
-
-def _gathered(future: Any, address: str) -> Outcome:
-    """The outcome of a future that is not pending."""
-    try:
-        outcome = future.result(timeout=60)
-    except Exception as error:
-        reason = " ".join(str(error).split()) or type(error).__name__
-        hint = ""
-        if isinstance(error, ImportError):
-            hint = "install obligations on the workers, the same version as here"
-        raise ObligationsError(f"'{address}': {reason}", hint=hint) from error
-    assert isinstance(outcome, Outcome)
-    return outcome
 
 
 # -- ledgers -----------------------------------------------------------------------------------
@@ -551,7 +586,9 @@ def _ledger(subject: Subject, derived: Derived, units: Iterable[Unit], found: Re
     zeros: dict[str, Zero] = {}
     seconds = 0.0
     for unit in own:
-        kept = found.found[unit.key]
+        kept = found.found.get(unit.key)
+        if kept is None:  # a unit without a row: no tie has hypotheses
+            continue
         seconds += kept.seconds
         place = further if unit.section in (HYPOTHESES, BEYOND) else rows
         for row in kept.rows.values():

@@ -273,6 +273,7 @@ class Results:
         """Keep a unit's rows and write those that were not there, a whole line each."""
         text = []
         zeros = result.zeros
+        self.found.setdefault(result.unit.key, Found(result.total, {}, (), result.seconds))
         for row in result.rows:
             # Zero gradients stand on the line of the first row that speaks of gradients.
             here = zeros if row.kind in ("bundle", "capstone") else ()

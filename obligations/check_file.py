@@ -11,14 +11,14 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from obligations.check import NUMERIC, NetCheck, Progress, evaluate, narrowed
 from obligations.derive import FLAG, Derived, Deriver, derive, sections
-from obligations.errors import InputError, ObligationsError, Source, Span
+from obligations.errors import InputError, ObligationsError, Source, Span, nearest
 from obligations.lean import syntax as s
 from obligations.lean.elab import (
     Constant,
@@ -88,12 +88,34 @@ class FileLedger:
         refused = BAD if allow_unknown else BAD | {"not evaluable"}
         return not any(r.verdict in refused for r in self.ledger.rows)
 
-    def as_json(self) -> dict[str, Any]:
+    def only(self, names: Iterable[str]) -> FileLedger:
+        """The rows of these declarations.
+
+        Raises
+        ------
+        ObligationsError
+            When the file has no declaration of a name.
+        """
+        wanted = set(names)
+        known = [r.name for r in self.ledger.rows]
+        for name in wanted.difference(known):
+            raise ObligationsError(
+                f"{self.ledger.net} declares no {name}", hint=nearest(name, known)
+            )
+        kept = [i for i, name in enumerate(known) if name in wanted]
+        return FileLedger(
+            replace(self.ledger, rows=tuple(self.ledger.rows[i] for i in kept)),
+            tuple(self.places[i] for i in kept),
+            tuple(self.about[i] for i in kept),
+            self.net,
+        )
+
+    def as_json(self, *, allow_unknown: bool = False) -> dict[str, Any]:
         """Plain data, for ``--json``."""
         out = self.ledger.as_json()
         out["file"] = self.ledger.net
         out["net"] = self.net or None
-        out["ok"] = self.ok()
+        out["ok"] = self.ok(allow_unknown=allow_unknown)
         for row, place, about in zip(out["rows"], self.places, self.about, strict=True):
             row |= {"line": place.line, "column": place.column, "about": about or None}
         return out

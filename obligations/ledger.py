@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import Any, Literal
 
 BOUND = 1e-9
@@ -60,7 +61,8 @@ def _plain(row: Row) -> dict[str, Any]:
         "name": row.name,
         "kind": row.kind,
         "sizes": row.sizes,
-        "errors": dict(row.errors),
+        # JSON has no infinity: an error without bound is null.
+        "errors": {c: e if isfinite(e) else None for c, e in row.errors.items()},
         "margin": row.margin,
         "verdict": row.verdict,
         "notes": list(row.notes),

@@ -90,6 +90,12 @@ class Batch:
     resume: bool
     junit: Path | None
 
+    @property
+    def plain(self) -> bool:
+        """Whether nothing but seeds and names of rows was chosen."""
+        away = self.scheduler is not None or self.results is not None or self.junit is not None
+        return self.size == "small" and self.jobs == 1 and not away
+
 
 def options(function: _Function) -> _Function:
     """The options of a run, given to ``function`` as keywords; see :func:`chosen`."""

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from obligations.commands import batching, lean_files, options
+from obligations.commands import batching, lean_files, options, paging
 
 
 @click.command("check")
@@ -24,10 +24,12 @@ from obligations.commands import batching, lean_files, options
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the ledgers to FILE as JSON.",
 )
+@paging.html
 def command(
     targets: tuple[str, ...],
     settings: dict[str, str],
     json_file: Path | None,
+    html_file: Path | None,
     net_of_files: str | None,
     names: str | None,
     allow_unknown: bool,
@@ -53,21 +55,25 @@ def command(
     derived = [found for found in map(derived_or_differences, nets) if found is not None]
     ok = len(derived) == len(nets)
     ledgers: list[dict[str, Any]] = []
-    for i, ledger in enumerate(batching.run(derived, batch) if derived else ()):
+    confirmed = batching.run(derived, batch) if derived else ()
+    for i, ledger in enumerate(confirmed):
         if i:
             click.echo()
         report.ledger(ledger)
         sys.stdout.flush()
         ok = ok and ledger.ok
         ledgers.append(ledger.as_json())
-    checked = lean_files.run(
-        files, batch, net=net_of_files, names=names, allow_unknown=allow_unknown
-    )
-    for data, passes in checked:
-        ok = ok and passes
-        ledgers.append(data)
+    chapters = [] if html_file is None else paging.chapters(targets, settings, confirmed)
+    for found in lean_files.run(files, batch, net=net_of_files, names=names):
+        ok = ok and found.ok(allow_unknown=allow_unknown)
+        ledgers.append(found.as_json(allow_unknown=allow_unknown))
+        if html_file is not None:
+            said = lean_files.summary(found)
+            chapters.append(paging.file_chapter(found, said, net_of_files, allow_unknown))
     if json_file is not None:
         from obligations.generate import replace_file
 
         replace_file(json_file, json.dumps(ledgers, indent=2, ensure_ascii=False) + "\n")
+    if html_file is not None:
+        paging.write(html_file, "check", chapters)
     return 0 if ok else 1

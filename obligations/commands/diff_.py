@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from obligations.commands import options
+from obligations.commands import options, paging
 
 if TYPE_CHECKING:
     from obligations.diff import Comparison
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write the comparison to FILE as JSON.",
 )
+@paging.html
 def command(
     a: str,
     b: str,
@@ -36,6 +37,7 @@ def command(
     statements_only: bool,
     markdown: bool,
     json_file: Path | None,
+    html_file: Path | None,
 ) -> int:
     """Compare the tie file A with B.lean, declaration by declaration.
 
@@ -52,6 +54,8 @@ def command(
     else:
         left = _generated(a, settings)
     if left is None:
+        if html_file is not None:
+            paging.write(html_file, "diff", paging.chapters([a], settings))
         return 1
     found = diff.compare(left, load(b), statements_only=statements_only)
     if json_file is not None:
@@ -62,6 +66,8 @@ def command(
         sys.stdout.write(diff.markdown(found))
     else:
         _print(found)
+    if html_file is not None:
+        paging.write(html_file, "diff", [paging.diff_chapter(found, a, settings)])
     return 0 if found.ok else 1
 
 

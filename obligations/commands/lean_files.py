@@ -49,9 +49,8 @@ def run(
     *,
     net: str | None,
     names: str | None,
-    allow_unknown: bool,
-) -> Iterator[tuple[dict[str, Any], bool]]:
-    """Check files one by one and print what is found; each with whether it passes."""
+) -> Iterator[FileLedger]:
+    """Check files one by one and print what is found."""
     from obligations import report
     from obligations.check_file import check
     from obligations.lean.files import load
@@ -67,7 +66,7 @@ def run(
             found = found.only(batch.only)
         show(found)
         sys.stdout.flush()
-        yield found.as_json(allow_unknown=allow_unknown), found.ok(allow_unknown=allow_unknown)
+        yield found
 
 
 def show(found: FileLedger) -> None:

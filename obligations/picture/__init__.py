@@ -8,7 +8,7 @@ red, dashed, and with a cross that says what it should be.
 """
 
 from obligations.picture.model import Edge, Gradient, Picture, Row, Value, picture, pictures
-from obligations.picture.svg import STYLE, legend, svg
+from obligations.picture.svg import STYLE, clean, legend, svg
 from obligations.picture.text import text
 
 __all__ = [
@@ -18,6 +18,7 @@ __all__ = [
     "Picture",
     "Row",
     "Value",
+    "clean",
     "legend",
     "picture",
     "pictures",

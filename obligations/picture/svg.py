@@ -109,11 +109,24 @@ def svg(shown: Picture | Sequence[Picture], *, inline: bool = False) -> str:
     )
 
 
-def legend(*, differences: bool = True) -> str:
-    """What the shapes and lines mean, as a drawing for a page."""
-    group = Element("g")
-    height = _legend(group, 8, 4, 620, differences)
-    return _document([group], 640, height + 4, "Legend", True, "What the shapes and lines mean")
+def legend(*, differences: bool = True) -> list[tuple[str, str]]:
+    """What the shapes and lines mean: a sample as SVG, and its words, for a page to set."""
+    out = []
+    for kind, words in _meanings(differences):
+        root = Element(
+            "svg",
+            {
+                "xmlns": "http://www.w3.org/2000/svg",
+                "class": "ob-svg",
+                "aria-hidden": "true",
+                "width": "30",
+                "height": "18",
+                "viewBox": "0 0 30 18",
+            },
+        )
+        _sample(root, kind, 1, 9)
+        out.append((tostring(root, encoding="unicode"), words))
+    return out
 
 
 def _label(picture: Picture) -> str:
@@ -147,8 +160,8 @@ def _document(
             "viewBox": f"0 0 {_n(width)} {_n(height)}",
         },
     )
-    SubElement(root, "title").text = _clean(label)
-    SubElement(root, "desc").text = _clean(spoken)
+    SubElement(root, "title").text = clean(label)
+    SubElement(root, "desc").text = clean(spoken)
     if not inline:
         SubElement(root, "style").text = STYLE
         SubElement(root, "rect", {"class": "ob-paper", "width": _n(width), "height": _n(height)})
@@ -262,7 +275,7 @@ class _Drawing:
 
     def _site(self, row: Row) -> None:
         place = self.sites[row.site]
-        group = SubElement(self.boxes, "g", {"data-site": _clean(row.site)})
+        group = SubElement(self.boxes, "g", {"data-site": clean(row.site)})
         _box(group, place, "ob-site", False)
         _text(group, place.x + 12, place.y + 18, row.site, "ob-name")
         _text(group, place.right - 12, place.y + 18, row.shape, "ob-soft", end=True)
@@ -270,7 +283,7 @@ class _Drawing:
 
     def _value(self, value: Value, place: _Place) -> None:
         bad = bool(value.remedies)
-        group = SubElement(self.boxes, "g", {"data-cotangent": _clean(value.name)})
+        group = SubElement(self.boxes, "g", {"data-cotangent": clean(value.name)})
         _box(group, place, "ob-cotangent", bad)
         _text(group, place.x + 12, place.y + 18, value.name, "ob-name")
         if value.also:
@@ -324,7 +337,7 @@ class _Drawing:
     def _chip(self, g: Gradient, x: float, y: float) -> float:
         """Draw a parameter; where the next one can stand."""
         bad = bool(g.remedies)
-        group = SubElement(self.boxes, "g", {"data-parameter": _clean(g.parameter)})
+        group = SubElement(self.boxes, "g", {"data-parameter": clean(g.parameter)})
         width = columns(g.parameter) * SMALL + 18
         attributes = {
             "class": "ob-parameter" + (" ob-bad" if bad else ""),
@@ -402,8 +415,8 @@ def _n(value: float) -> str:
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
-def _clean(text: str) -> str:
-    """``text`` without the characters XML has no way to write."""
+def clean(text: str) -> str:
+    """``text`` without the characters that XML and HTML have no way to write."""
     return _NOT_XML.sub("\ufffd", text)
 
 
@@ -411,7 +424,7 @@ def _text(parent: Element, x: float, y: float, text: str, style: str, *, end: bo
     attributes = {"class": style, "x": _n(x), "y": _n(y)}
     if end:
         attributes["text-anchor"] = "end"
-    SubElement(parent, "text", attributes).text = _clean(text)
+    SubElement(parent, "text", attributes).text = clean(text)
 
 
 def _box(parent: Element, place: _Place, style: str, bad: bool) -> None:
@@ -472,43 +485,36 @@ def _around(parent: Element, source: _Place, target: _Place, track: int, bad: bo
     _head(parent, target.x, into, "right", bad)
 
 
-def _legend(parent: Element, x: float, y: float, right: float, differences: bool) -> float:
-    """Samples with their meaning, as many in a line as fit; the height they take."""
+def _meanings(differences: bool) -> list[tuple[str, str]]:
     items = [
         ("edge", "is read by"),
         ("saved", "saved activation"),
         ("parameter", "parameter, at the cotangent its gradient node reads"),
     ]
-    if differences:
-        items.append(("bad", "✗ differs from the derivative of the forward"))
+    return [*items, ("bad", "✗ not what the forward implies")] if differences else items
+
+
+def _sample(parent: Element, kind: str, x: float, y: float) -> None:
+    """A shape or line of a kind, 27 wide, its middle at height ``y``."""
+    if kind == "parameter":
+        place = {"x": _n(x), "y": _n(y - 7), "width": "26", "height": "14", "rx": "7"}
+        SubElement(parent, "rect", {"class": "ob-parameter", **place})
+    elif kind == "saved":
+        _path(parent, f"M{_n(x)} {_n(y)}h26", "ob-saved", False)
+    else:
+        _path(parent, f"M{_n(x)} {_n(y)}h20", "ob-edge", kind == "bad")
+        _head(parent, x + 27, y, "right", kind == "bad")
+
+
+def _legend(parent: Element, x: float, y: float, right: float, differences: bool) -> float:
+    """Samples with their meaning, as many in a line as fit; the height they take."""
     start, top = x, y
-    for kind, words in items:
+    for kind, words in _meanings(differences):
         width = 34 + columns(words) * SANS + 22
         if x > start and x + width - 22 > right:
             x, y = start, y + 24
-        at = y + 12
-        if kind == "parameter":
-            SubElement(
-                parent,
-                "rect",
-                {
-                    "class": "ob-parameter",
-                    "x": _n(x),
-                    "y": _n(at - 7),
-                    "width": "26",
-                    "height": "14",
-                    "rx": "7",
-                },
-            )
-        else:
-            style = "ob-saved" if kind == "saved" else "ob-edge"
-            _path(
-                parent, f"M{_n(x)} {_n(at)}h{22 if kind != 'saved' else 26}", style, kind == "bad"
-            )
-            if kind != "saved":
-                _head(parent, x + 27, at, "right", kind == "bad")
-        style = "ob-sans ob-bad" if kind == "bad" else "ob-sans"
-        _text(parent, x + 34, at + 4, words, style)
+        _sample(parent, kind, x, y + 12)
+        _text(parent, x + 34, y + 16, words, "ob-sans ob-bad" if kind == "bad" else "ob-sans")
         x += width
     return y + 24 - top
 

@@ -1,0 +1,80 @@
+"""The option ``--html`` and what it writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from obligations.check_file import FileLedger
+    from obligations.diff import Comparison
+    from obligations.ledger import Ledger
+    from obligations.page import Chapter
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def html(function: _Function) -> _Function:
+    """``--html FILE``, given to the command as ``html_file``."""
+    return click.option(
+        "--html",
+        "html_file",
+        metavar="FILE",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Write FILE, one page with the tables, what differs and every block drawn.",
+    )(function)
+
+
+def chapters(
+    targets: Iterable[str], settings: Mapping[str, str], ledgers: Sequence[Ledger] = ()
+) -> list[Chapter]:
+    """A chapter for each net of ``targets``, with its ledger where there is one.
+
+    Lean files among them are left out.
+    """
+    from obligations.derive import sections
+    from obligations.generate import differences
+    from obligations.net_reader import load
+    from obligations.page import net_chapter
+
+    by_net = {ledger.net: ledger for ledger in ledgers}
+    out = []
+    for net in (load(target, settings) for target in targets if not target.endswith(".lean")):
+        parts = sections(net)
+        out.append(net_chapter(net, parts, differences(net, parts), by_net.get(net.name)))
+    return out
+
+
+def file_chapter(found: FileLedger, summary: str, net: str | None, allow_unknown: bool) -> Chapter:
+    """A chapter for a Lean file, the blocks of the net it is about drawn."""
+    from obligations import page
+    from obligations.derive import sections
+    from obligations.net_reader import load
+    from obligations.resources import built_in_nets
+
+    about = next((x for x in map(load, built_in_nets()) if x.name == found.net), None)
+    if net is not None:
+        about = load(net)
+    drawn = None if about is None else sections(about)
+    return page.file_chapter(found, summary, drawn, allow_unknown=allow_unknown)
+
+
+def diff_chapter(found: Comparison, a: str, settings: Mapping[str, str]) -> Chapter:
+    """A chapter for two files compared, the blocks drawn where ``a`` is a net."""
+    from obligations import page
+    from obligations.derive import sections
+    from obligations.net_reader import load
+
+    drawn = None if a.endswith(".lean") else sections(load(a, settings))
+    return page.diff_chapter(found, drawn)
+
+
+def write(path: Path, command: str, found: Sequence[Chapter]) -> None:
+    """Write the page of a command."""
+    from obligations import page
+    from obligations.docs import listed
+
+    page.write(path, page.Page(command, listed(c.title for c in found), tuple(found)))

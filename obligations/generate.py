@@ -346,6 +346,12 @@ def prose(source: str) -> str:
     return "\n".join(out).rstrip()
 
 
+def heading(words: str) -> str:
+    """``/-! … -/``: a title alone on one line, more on lines of its own."""
+    shown = prose(words)
+    return f"/-!\n{shown}\n-/" if "\n" in shown else f"/-! {shown} -/"
+
+
 def docstring(words: str) -> str:
     """``/-- … -/``, wrapped."""
     safe = words.replace("-/", "- /").replace("/-", "/ -")
@@ -369,7 +375,12 @@ def _environment() -> Any:
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {"prose": prose, "docstring": docstring, "opened": opened}
+    environment.filters |= {
+        "prose": prose,
+        "heading": heading,
+        "docstring": docstring,
+        "opened": opened,
+    }
     return environment
 
 

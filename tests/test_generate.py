@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
 import os
 import re
@@ -98,6 +99,27 @@ def test_the_same_bytes_whatever_the_hash_seed() -> None:
         for seed in ("1", "2")
     }
     assert outputs == {text("mobilenetv2").encode()}
+
+
+def test_no_net_is_named_in_the_package() -> None:
+    """What a net is called stands in its description alone, docstrings' examples aside."""
+    found = []
+    for path in (ROOT / "obligations").rglob("*.py"):
+        tree = ast.parse(path.read_text("utf-8"))
+        prose = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+        for node in ast.walk(tree):
+            word = None
+            if isinstance(node, ast.Constant) and id(node) not in prose:
+                word = node.value
+            elif isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+                word = node.name
+            elif isinstance(node, ast.Name):
+                word = node.id
+            elif isinstance(node, ast.Attribute):
+                word = node.attr
+            if isinstance(word, str) and re.search("resnet|mobilenet|r34|mnv2", word, re.I):
+                found.append(f"{path.name}:{node.lineno}: {word[:60]}")
+    assert found == []
 
 
 # -- layout ------------------------------------------------------------------------------------

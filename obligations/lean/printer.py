@@ -411,11 +411,14 @@ def _app(fn: Term, args: tuple[Term | NamedArg, ...]) -> _Visit:
         run.append(doc)
         key = new
     items.append(_fill(run))
+    # A short word after one long application is not left alone on a line.
+    if len(items) == 3 and isinstance(args[0], App) and _long(items[1]) and _short(items[2]):
+        items[1:] = [_cat(items[1], _text(" "), items[2])]
     # What is long starts a line (but never leaves the head alone on its own), and so does every
     # compound argument after it.
     large = False
     for i, item in enumerate(items[1:], 1):
-        large = large or item.flat is None or len(item.flat) > _LARGE
+        large = large or _long(item)
         if large and i > 1 and item.kind != _TEXT:
             items[i] = _own(item)
     if _short(items[0]) or (isinstance(args[-1], Bind) and len(items) == 2):
@@ -484,6 +487,11 @@ def _infix(docs: list[Doc], ops: list[str], level: int) -> Doc:
     else:
         items.append(docs[-1])
     return _nest(2, _fill(items))
+
+
+def _long(doc: Doc) -> bool:
+    """Whether ``doc``, an argument, gets a line of its own."""
+    return doc.flat is None or len(doc.flat) > _LARGE
 
 
 def _short(doc: Doc) -> bool:

@@ -219,7 +219,7 @@ BATCHNORM = Operation(
         token="bnBatchBack",
         operands=("γ", "x"),
         lean="bnInB N c h w ε γ x dy",
-        says="back through the BatchNorm `{γ}`, its input saved",
+        says="back through the BatchNorm `{γ}` at its saved input",
     ),
     noun="BatchNorm",
     parameters=(

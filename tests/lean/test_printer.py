@@ -124,6 +124,9 @@ GOLDEN = {
     "an anonymous constructor fills its lines": """\
   ⟨convWTiedBAt_holds bf16, convBTiedB_holds, bnPairTiedB_holds, convWTiedBAt_holds bf16,
     convBTiedB_holds, bnPairTiedB_holds, denseWTiedB_holds, denseBTiedB_holds⟩""",
+    "no short last argument alone on a line": """\
+  den (SHlo.aGradientNodeWithALongName (h := h) (w := w) p.dW er p.db anotherArgument
+      (.operand cotN cotDc)) o""",
     "a fan-in under a binder": """\
   fun i =>
     cInB N p.W₁ p.b₁ (r34DownCotC1 N h w p xin dyOut) i +

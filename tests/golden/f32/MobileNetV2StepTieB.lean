@@ -1,7 +1,7 @@
 /-
 Written by obligations 0.1.0 from mobilenetv2.net (precision=f32, dropout=none). Change the
 description and generate anew; an edited file is not overwritten.
-sha256 of the other lines: a66124103c41e3511dacbd19af2c38ee9f4aeeca1587ffe8fd602f2ff0575ffa
+sha256 of the other lines: 4b29e390095254c69de1440803e0842187ef67a102bbcf0fd132ac1ca11c28e4
 -/
 import LeanMlir.Proofs.Foundation.GradNodesB
 import LeanMlir.Proofs.Nets.MobileNet.MobileNetV2FullBVJP
@@ -56,9 +56,7 @@ open scoped BigOperators
 open Proofs.GradNodeB (convStridedXlaWTiedB_holds bnPairTiedB_holds depthwiseWTiedB_holds
   depthwiseBTiedB_holds convWTiedB_holds convBTiedB_holds denseWTiedB_holds denseBTiedB_holds)
 
-/-!
-## Backward steps the library lacks
--/
+/-! ## Backward steps the library lacks -/
 
 /-- Input-gradient of the XLA-`SAME` stride-2 depthwise convolution, example by example; linear in
 the cotangent, hence taken at zero. -/
@@ -88,7 +86,7 @@ dW,db ← %ddn, dg,dbt ← %ddm, pW,pb ← %dpc, pg,pbt ← %dy
 ```
 -/
 
-/-- At `pc`: `dyOut` back through the BatchNorm `pg`, its input saved
+/-- At `pc`: `dyOut` back through the BatchNorm `pg` at its saved input
 (`%dpc = bnBatchBack(pg, pc)`). Read by `pW`, `pb` and `%ddr`. -/
 noncomputable def mnv2NoExpCotPc (N h w : Nat) {ic oc : Nat} (p : IVWNoExp ic oc)
     (xin : Vec (N * (ic * h * w))) (dyOut : Vec (N * (oc * h * w))) : Vec (N * (oc * h * w)) :=
@@ -211,7 +209,7 @@ noncomputable def mnv2CotEn (N h w : Nat) {ic mid oc : Nat} (p : IVW ic mid oc)
     (bnBatchLA N mid h w p.eε p.eγ p.eβ (batchMap N (flatConv p.eW p.eb) xin))
     (dInB N p.dW p.db (mnv2CotDc N h w p xin dyOut))
 
-/-- At `ec`: `mnv2CotEn` back through the BatchNorm `eg`, its input saved
+/-- At `ec`: `mnv2CotEn` back through the BatchNorm `eg` at its saved input
 (`%den = bnBatchBack(eg, ec)`). Read by `eW`, `eb` and `%dxb`. -/
 noncomputable def mnv2CotEc (N h w : Nat) {ic mid oc : Nat} (p : IVW ic mid oc)
     (xin : Vec (N * (ic * h * w))) (dyOut : Vec (N * (oc * h * w))) : Vec (N * (mid * h * w)) :=
@@ -378,7 +376,7 @@ noncomputable def mnv2StemCotN (N h w : Nat) {ic oc kH kW : Nat} (Ws : Kernel4 o
   relu6MaskB (N * (oc * h * w))
     (bnBatchLA N oc h w εs γs βs (batchMap N (flatConvStride2Xla Ws bs) x)) cotStem
 
-/-- At `stc`: `mnv2StemCotN` back through the BatchNorm `sg`, its input saved
+/-- At `stc`: `mnv2StemCotN` back through the BatchNorm `sg` at its saved input
 (`%dsn = bnBatchBack(sg, stc)`). Read by `sW` and `sb`. The render goes no further. -/
 noncomputable def mnv2StemCotC (N h w : Nat) {ic oc kH kW : Nat} (Ws : Kernel4 oc ic kH kW)
     (bs : Vec oc) (εs : ℝ) (γs βs : Vec oc) (x : Vec (N * (ic * (2 * h) * (2 * w))))
@@ -448,7 +446,7 @@ noncomputable def mnv2HeadCotHn (N h w : Nat) {ic oc nCls : Nat} (Wh : Kernel4 o
     (bnBatchLA N oc h w εh γh βh (batchMap N (flatConv Wh bh) xin))
     (mnv2HeadCotHr N h w Wd g)
 
-/-- At `hc`: `mnv2HeadCotHn` back through the BatchNorm `hg`, its input saved
+/-- At `hc`: `mnv2HeadCotHn` back through the BatchNorm `hg` at its saved input
 (`%dhn = bnBatchBack(hg, hc)`). Read by `hW`, `hb` and `%dhx`. -/
 noncomputable def mnv2HeadCotHc (N h w : Nat) {ic oc nCls : Nat} (Wh : Kernel4 oc ic 1 1)
     (bh : Vec oc) (εh : ℝ) (γh βh : Vec oc) (Wd : Mat oc nCls) (xin : Vec (N * (ic * h * w)))
@@ -523,9 +521,7 @@ theorem mnv2_stem_tiedB (N h w : Nat) {ic oc : Nat} (xN cotN vN epsStr : String)
     exact GradNodeB.convStridedXlaBGradB_den cotN Ws x bs cotC o
   · exact bnPairTiedB_holds
 
-/-!
-## Block without expansion: parameters
--/
+/-! ## Block without expansion: parameters -/
 
 /-- The eight parameters of the block without expansion: `dW`, `db` at `cotDc`; `dg`, `dbt` at
 `cotDn`; `pW`, `pb` at `cotPc`; `pg`, `pbt` at `dyOut`. -/
@@ -555,9 +551,7 @@ theorem mnv2_noexp_tiedB (N h w : Nat) {ic oc : Nat} (xN cotN vN epsStr : String
   exact ⟨depthwiseWTiedB_holds, depthwiseBTiedB_holds, bnPairTiedB_holds, convWTiedB_holds,
     convBTiedB_holds, bnPairTiedB_holds⟩
 
-/-!
-## Stride-1 block: parameters
--/
+/-! ## Stride-1 block: parameters -/
 
 /-- The 12 parameters of the stride-1 block: `eW`, `eb` at `cotEc`; `eg`, `ebt` at `cotEn`; `dW`,
 `db` at `cotDc`; `dg`, `dbt` at `cotDn`; `pW`, `pb` at `cotPc`; `pg`, `pbt` at `dyOut`. `ExpOnly`
@@ -595,9 +589,7 @@ theorem mnv2_stride1_tiedB (N h w : Nat) {ic mid oc : Nat} (xN cotN vN epsStr : 
   exact ⟨convWTiedB_holds, convBTiedB_holds, bnPairTiedB_holds, depthwiseWTiedB_holds,
     depthwiseBTiedB_holds, bnPairTiedB_holds, convWTiedB_holds, convBTiedB_holds, bnPairTiedB_holds⟩
 
-/-!
-## Stride-2 block: parameters
--/
+/-! ## Stride-2 block: parameters -/
 
 /-- The 12 parameters of the stride-2 block: `eW`, `eb` at `cotEc`; `eg`, `ebt` at `cotEn`; `dW`,
 `db` at `cotDc`; `dg`, `dbt` at `cotDn`; `pW`, `pb` at `cotPc`; `pg`, `pbt` at `dyOut`. `dW` and
@@ -628,8 +620,8 @@ def mnv2Stride2TiedB (N h w : Nat) {ic mid oc : Nat} (xN cotN vN epsStr : String
                 (Tensor3.flatten p.dW) idx j *
               batchSlice N (mid * h * w) cotDc n j)
     ∧ (∀ o : Fin mid,
-        den (SHlo.depthwiseStridedXlaBiasGradB (h := h) (w := w) p.dW er p.db (.operand cotN cotDc))
-            o =
+        den (SHlo.depthwiseStridedXlaBiasGradB (h := h) (w := w) p.dW er p.db
+              (.operand cotN cotDc)) o =
           ∑ n : Fin N, ∑ j : Fin (mid * h * w),
             pdiv (fun b' : Vec mid =>
                   depthwiseStride2FlatXla p.dW b' (batchSlice N (mid * (2 * h) * (2 * w)) er n))
@@ -662,9 +654,7 @@ theorem mnv2_stride2_tiedB (N h w : Nat) {ic mid oc : Nat} (xN cotN vN epsStr : 
   · exact convBTiedB_holds
   · exact bnPairTiedB_holds
 
-/-!
-## Head: parameters
--/
+/-! ## Head: parameters -/
 
 /-- The six parameters of the head: `hW`, `hb` at `cotHc`; `hg`, `hbt` at `cotHn`; `Wd`, `bd` at
 `g`. -/
@@ -780,9 +770,7 @@ theorem mnv2_net_tiedB (N : Nat) {nCls : Nat} (xN cotN vN epsStr : String) (w : 
     mnv2_head_tiedB N 7 7 xN cotN vN epsStr w.hW w.hb w.hε w.hγ w.hβ w.fcW w.fcb (mnv2PreB17 N w x)
       g⟩
 
-/-!
-## The loss
--/
+/-! ## The loss -/
 
 /-- What the loss sends to the logits: label-smoothed cross-entropy at a general target, mean over
 the batch. Row `n` is the derivative of the soft-target cross-entropy, over `B`; the targets of an

@@ -1,7 +1,7 @@
 /-
 Written by obligations 0.1.0 from resnet34.net (precision=f32). Change the description and generate
 anew; an edited file is not overwritten.
-sha256 of the other lines: 464cefb2515b82985a0f0dbacc4c900893b0e33937179c677c926c92cfeac744
+sha256 of the other lines: 29e311c4a7b81740577b918c808c871d5c1ce4fcbd22cdade51a10040337a63b
 -/
 import LeanMlir.Proofs.Foundation.GradNodesB
 import LeanMlir.Proofs.Nets.ResNet.ResNet34FullBVJP
@@ -91,7 +91,7 @@ noncomputable def r34IdCotA (N h w : Nat) {c : Nat} (p : R34IdW c)
       xin)
     dyOut
 
-/-- At `c2`: `r34IdCotA` back through the BatchNorm `g2`, its input saved
+/-- At `c2`: `r34IdCotA` back through the BatchNorm `g2` at its saved input
 (`%dn2 = bnBatchBack(g2, c2)`). Read by `W2`, `b2` and `%dc2`. -/
 noncomputable def r34IdCotC2 (N h w : Nat) {c : Nat} (p : R34IdW c)
     (xin dyOut : Vec (N * (c * h * w))) : Vec (N * (c * h * w)) :=
@@ -202,7 +202,7 @@ noncomputable def r34DownCotC1 (N h w : Nat) {ic oc : Nat} (p : R34DownW ic oc)
     (batchMap N (flatConvStride2 p.W₁ p.b₁) xin)
     (r34DownCotN1 N h w p xin dyOut)
 
-/-- At `cp`: `r34DownCotA` back through the BatchNorm `gp`, its input saved
+/-- At `cp`: `r34DownCotA` back through the BatchNorm `gp` at its saved input
 (`%dnp = bnBatchBack(gp, cp)`). Read by `Wp`, `bp` and `%dcp`. -/
 noncomputable def r34DownCotCp (N h w : Nat) {ic oc : Nat} (p : R34DownW ic oc)
     (xin : Vec (N * (ic * (2 * h) * (2 * w)))) (dyOut : Vec (N * (oc * h * w))) :
@@ -272,7 +272,7 @@ noncomputable def r34StemCotN (N h w : Nat) {ic oc : Nat} (Ws : Kernel4 oc ic 7 
     (bnBatchLA N oc (2 * h) (2 * w) εs γs βs (batchMap N (flatConvStride2 Ws bs) x))
     (r34StemCotP N h w Ws bs εs γs βs x cotPool)
 
-/-- At `stc`, 2h × 2w: `r34StemCotN` back through the BatchNorm `sg`, its input saved
+/-- At `stc`, 2h × 2w: `r34StemCotN` back through the BatchNorm `sg` at its saved input
 (`%dsn = bnBatchBack(sg, stc)`). Read by `sW` and `sb`. The render goes no further. -/
 noncomputable def r34StemCotC (N h w : Nat) {ic oc : Nat} (Ws : Kernel4 oc ic 7 7) (bs : Vec oc)
     (εs : ℝ) (γs βs : Vec oc) (x : Vec (N * (ic * (2 * (2 * h)) * (2 * (2 * w)))))
@@ -317,9 +317,7 @@ theorem r34_idblock_tiedB (N h w : Nat) {c : Nat} (xN cotN vN epsStr : String) (
   exact ⟨convWTiedB_holds, convBTiedB_holds, bnPairTiedB_holds, convWTiedB_holds, convBTiedB_holds,
     bnPairTiedB_holds⟩
 
-/-!
-## Downsample block: parameters
--/
+/-! ## Downsample block: parameters -/
 
 /-- The 12 parameters of the downsample block: `W1`, `b1` at `cotC1`; `g1`, `bt1` at `cotN1`; `W2`,
 `b2` at `cotC2`; `g2`, `bt2`, `gp`, `btp` at `cotA`; `Wp`, `bp` at `cotCp`. -/
@@ -356,9 +354,7 @@ theorem r34_downblock_tiedB (N h w : Nat) {ic oc : Nat} (xN cotN vN epsStr : Str
     convBTiedB_holds, bnPairTiedB_holds, convStridedWTiedB_holds, convStridedBTiedB_holds,
     bnPairTiedB_holds⟩
 
-/-!
-## Stem: parameters
--/
+/-! ## Stem: parameters -/
 
 /-- The four parameters of the stem: `sW`, `sb` at `cotC`; `sg`, `sbt` at `cotN'`. -/
 def r34StemTiedB (N h w : Nat) {ic oc : Nat} (xN cotN vN epsStr : String) (Ws : Kernel4 oc ic 7 7)
@@ -404,9 +400,7 @@ noncomputable def r34HeadCotBlk (N h w : Nat) {c nCls : Nat} (Wd : Mat c nCls) (
     (xin : Vec (N * (c * h * w))) (dy : Vec (N * nCls)) : Vec (N * (c * h * w)) :=
   (r34HeadBHasVJP N h w Wd bd).backward xin dy
 
-/-!
-## Head: parameters
--/
+/-! ## Head: parameters -/
 
 /-- The two parameters of the head: `Wd`, `bd` at `dy`. -/
 def r34HeadTiedB (N h w : Nat) {c nCls : Nat} (xN cotN : String) (Wd : Mat c nCls) (bd : Vec nCls)
@@ -504,9 +498,7 @@ theorem r34_net_tiedB (N : Nat) {nCls : Nat} (xN cotN vN epsStr : String)
     r34_idblock_tiedB N 7 7 xN cotN vN epsStr w.e1 (r34Pre15 N w x) dyE1,
     r34_head_tiedB N 7 7 xN cotN w.Wd w.bd (r34Pre16 N w x) g⟩
 
-/-!
-## The loss
--/
+/-! ## The loss -/
 
 /-- What the loss sends to the logits: label-smoothed cross-entropy at a general target, mean over
 the batch. Row `n` is the derivative of the soft-target cross-entropy, over `B`; the targets of an

@@ -260,10 +260,10 @@ class Outcome:
         return self.result
 
 
-def perform(unit: Unit) -> Outcome:
-    """Evaluate a unit in a worker."""
+def perform(unit: Unit, work: Work | None = None) -> Outcome:
+    """Evaluate a unit, whatever comes of it."""
     try:
-        return Outcome(unit, evaluate_unit(unit))
+        return Outcome(unit, evaluate_unit(unit, work))
     except ObligationsError as error:
         return Outcome(unit, message=error.message, hint=error.hint)
     except MemoryError:
@@ -302,8 +302,9 @@ def run(
     Raises
     ------
     ObligationsError
-        A net that cannot be evaluated; results that are refused; a cluster that is not there; a
-        worker that dies again and again. What was finished before is in the file.
+        Results that are refused; a cluster that is not there. After everything else has been
+        evaluated: a net that cannot be, a unit that ended each process it was given to. What was
+        finished is in the file.
     """
     tell = progress or (lambda done, total, result: None)
     with Results(results, resume=resume, subjects=todo.nets) as found:
@@ -319,13 +320,22 @@ def run(
         elif jobs > 1 and len(units) > 1:
             outcomes = _in_processes(units, min(jobs, len(units)))
         else:
-            outcomes = (Outcome(u, evaluate_unit(u, work)) for u in units)
+            outcomes = (perform(u, work) for u in units)
+        failed: list[ObligationsError] = []
         with closing(outcomes):
             for outcome in outcomes:
-                result = outcome.take()
+                try:
+                    result = outcome.take()
+                except ObligationsError as error:
+                    # The others can be finished all the same.
+                    failed.append(error)
+                    continue
                 found.add(result)
                 done += 1
                 tell(done, total, result)
+        if failed:
+            more = f" (and {len(failed) - 1} more)" if len(failed) > 1 else ""
+            raise ObligationsError(failed[0].message + more, hint=failed[0].hint)
         return found
 
 
@@ -385,13 +395,15 @@ def _in_processes(units: Sequence[Unit], jobs: int) -> Generator[Outcome]:
                 except (EOFError, OSError):
                     process.join()
                     deaths[unit] += 1
-                    if deaths[unit] == TRIES:
-                        raise ObligationsError(
-                            f"{unit}: its process ended {TRIES} times, "
-                            f"the last time with exit code {process.exitcode}",
-                            hint="if memory ran out, run fewer jobs at once",
-                        ) from None
-                    waiting.append(unit)
+                    if deaths[unit] < TRIES:
+                        waiting.append(unit)
+                        continue
+                    yield Outcome(
+                        unit,
+                        message=f"its process ended {TRIES} times, "
+                        f"the last time with exit code {process.exitcode}",
+                        hint="if memory ran out, run fewer jobs at once",
+                    )
                     continue
                 idle.append((pipe, process))
                 yield outcome

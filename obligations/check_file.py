@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -87,28 +87,6 @@ class FileLedger:
         """Whether nothing speaks against the file."""
         refused = BAD if allow_unknown else BAD | {"not evaluable"}
         return not any(r.verdict in refused for r in self.ledger.rows)
-
-    def only(self, names: Iterable[str]) -> FileLedger:
-        """The rows of these declarations.
-
-        Raises
-        ------
-        ObligationsError
-            When the file has no declaration of a name.
-        """
-        wanted = set(names)
-        known = [r.name for r in self.ledger.rows]
-        for name in wanted.difference(known):
-            raise ObligationsError(
-                f"{self.ledger.net} declares no {name}", hint=nearest(name, known)
-            )
-        kept = [i for i, name in enumerate(known) if name in wanted]
-        return FileLedger(
-            replace(self.ledger, rows=tuple(self.ledger.rows[i] for i in kept)),
-            tuple(self.places[i] for i in kept),
-            tuple(self.about[i] for i in kept),
-            self.net,
-        )
 
     def as_json(self, *, allow_unknown: bool = False) -> dict[str, Any]:
         """Plain data, for ``--json``."""
@@ -295,6 +273,7 @@ def check(
     net: str | None = None,
     names: UserNames = NOTHING,
     seeds: Iterable[int] = (0,),
+    only: Collection[str] = (),
     progress: Progress | None = None,
 ) -> FileLedger:
     """Evaluate every statement of a Lean file.
@@ -309,19 +288,23 @@ def check(
         Meanings of further names.
     seeds
         Random seeds; every statement is evaluated at each.
+    only
+        Names of the declarations to evaluate, all of them where none is given.
     progress
         Called with the name of what is evaluated next.
 
     Raises
     ------
     ObligationsError
-        When the net cannot be read, or its render does not resolve.
+        When the net cannot be read, or its render does not resolve, or the file has no
+        declaration of a name in ``only``.
     """
     start = time.perf_counter()
     seeds = tuple(seeds)
     tell = progress or (lambda _: None)
     derived = _derived(net, source)
     file = _File.read(source, derived, names)
+    file.choose(only)
     file.evaluate(seeds, tell)
     return file.ledger(time.perf_counter() - start, seeds)
 
@@ -351,6 +334,7 @@ class _File:
     narrow: _Reading | None = None
     rows: dict[str, Row] = field(default_factory=dict)
     zeros: dict[str, Zero] = field(default_factory=dict)
+    chosen: list[tuple[str, Declaration]] = field(default_factory=list)
 
     @classmethod
     def read(cls, source: Source, derived: Derived | None, names: UserNames) -> _File:
@@ -381,6 +365,15 @@ class _File:
 
     # -- evaluation ------------------------------------------------------------------------
 
+    def choose(self, only: Collection[str]) -> None:
+        """Evaluate these declarations, or all of them."""
+        known = [key for key, _ in self.declarations]
+        for name in only:
+            if name not in known:
+                hint = nearest(name, known)
+                raise ObligationsError(f"{self.source.name} declares no {name}", hint=hint)
+        self.chosen = [(key, d) for key, d in self.declarations if not only or key in only]
+
     def evaluate(self, seeds: tuple[int, ...], tell: Progress) -> None:
         """Evaluate what elaborates: what is placed, and then the rest."""
         if self.derived is not None:
@@ -388,19 +381,24 @@ class _File:
             env = self.reading.env
             self.obligations = Placer(self.derived, env, self.reading.members).place()
             self._placed(self.derived, seeds, tell)
-        for key, _ in self.declarations:
+        for key, _ in self.chosen:
             if key not in self.rows:
                 tell(key)
                 self.rows[key] = self._unplaced(key, seeds)
 
     def _placed(self, derived: Derived, seeds: tuple[int, ...], tell: Progress) -> None:
         by = narrow(derived.net)
-        self.narrow = self._narrowed(derived, by)
+        names = {key for key, _ in self.chosen}
+        if names & self._whole(derived.net):
+            self.narrow = self._narrowed(derived, by)
         whole = WholeNet(derived.net, by)
-        net_check = NetCheck(derived, by, self.narrow.env, whole, threaded=self._threaded(derived))
+        env = self.reading.env if self.narrow is None else self.narrow.env
+        net_check = NetCheck(derived, by, env, whole, threaded=self._threaded(derived))
         evaluated = []
         for name, obligation in self.obligations.items():
-            if not obligation.block and name in self.narrow.refused:
+            if name not in names:
+                continue
+            if self.narrow is not None and not obligation.block and name in self.narrow.refused:
                 _, message, _ = self.narrow.refused[name]
                 self.rows[name] = Row(
                     name, obligation.kind, "", {}, None, "not evaluable", (f"narrowed, {message}",)
@@ -540,7 +538,7 @@ class _File:
     def ledger(self, seconds: float, seeds: tuple[int, ...]) -> FileLedger:
         """All rows, in the order of the file."""
         rows, places, about = [], [], []
-        for key, d in self.declarations:
+        for key, d in self.chosen:
             rows.append(self.rows[key])
             places.append(self._place(key, d))
             obligation = self.obligations.get(key)

@@ -61,9 +61,14 @@ def run(
     meanings = NOTHING if names is None else load_names(names)
     for source in sources:
         with report.working(f"checking {source.name}") as progress:
-            found = check(source, net=net, names=meanings, seeds=batch.seeds, progress=progress)
-        if batch.only:
-            found = found.only(batch.only)
+            found = check(
+                source,
+                net=net,
+                names=meanings,
+                seeds=batch.seeds,
+                only=batch.only,
+                progress=progress,
+            )
         show(found)
         sys.stdout.flush()
         yield found

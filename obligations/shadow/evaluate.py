@@ -337,7 +337,11 @@ class Evaluator:
         size = self.index_size(local, scope)
         if size is None:
             raise ObligationsError(f"a sum over {show(local.type)} is not evaluated")
-        if _pointwise(local, term.body):
+        key = ("pointwise", id(term))
+        if key not in self._memo:
+            self._keep.append(term)
+            self._memo[key] = _pointwise(local, term.body)
+        if self._memo[key]:
             value = self.value(term.body, {**scope, local.uid: np.arange(size)})
             wide = np.broadcast_to(value, (*value.shape[:-1], size))
             return wide.sum(axis=-1, keepdims=True)

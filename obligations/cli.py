@@ -6,6 +6,7 @@ hold; 2 it cannot be read or resolved, or the command line is wrong.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from importlib import import_module
@@ -18,8 +19,8 @@ from obligations.errors import ObligationsError
 COMMANDS = {
     "audit": "hold a net's conventions against a StableHLO training step",
     "census": "count the tensors a net trains",
-    "check": "confirm every statement of nets by numbers",
-    "diff": "compare a net's tie file with a Lean file",
+    "check": "confirm every statement of nets or Lean files by numbers",
+    "diff": "compare tie files declaration by declaration",
     "elaborate": "have Lean elaborate every statement of a net",
     "generate": "write a net's tie file",
     "list": "list the built-in nets",
@@ -96,6 +97,10 @@ def main(args: list[str] | None = None) -> NoReturn:
 
 def run(args: list[str]) -> int:
     """Run the command line; the exit code. No input makes it raise."""
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show ← or γ gets an escape instead.
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         result = group.main(args, prog_name="obligations", standalone_mode=False)
         sys.stdout.flush()

@@ -470,6 +470,19 @@ def test_a_reader_that_goes_away() -> None:
     assert done.stderr == ""
 
 
+def test_a_terminal_without_unicode(tmp_path: Path) -> None:
+    ascii_only = subprocess_env(PYTHONIOENCODING="ascii")
+    command = [sys.executable, "-m", "obligations", "generate", TINY]
+    done = subprocess.run(
+        [*command, "--no-lean"], capture_output=True, env=ascii_only, cwd=tmp_path
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert rb"b\u2081 (n1)" in done.stdout
+    command.append("--unchecked")
+    done = subprocess.run([*command, "--stdout"], capture_output=True, env=ascii_only)
+    assert done.stdout.decode("utf-8") == generate.text(derive(load(TINY)), checked=False)
+
+
 def test_as_a_module() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "obligations", "--version"],

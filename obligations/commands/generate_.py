@@ -65,7 +65,9 @@ def command(
 
     content = generate.text(derived, checked=not unchecked)
     if stdout:
-        sys.stdout.write(content)
+        sys.stdout.flush()
+        # The file's own encoding, whatever the terminal's is.
+        sys.stdout.buffer.write(content.encode("utf-8"))
         return 0
     path = generate.write(content, out or Path("out"), found.module, force=force)
     count = len(derived.obligations)

@@ -102,6 +102,7 @@ def _step(
     site: int | None = None,
 ) -> None:
     values = b.values
+    attributes["from_line"] = _explain(b, incoming, value)
     b.steps.append(
         BackStep(
             kind,
@@ -114,21 +115,23 @@ def _step(
             site,
         )
     )
-    _explain(b, incoming, value)
     _reached(b, value)
 
 
-def _explain(b: Backward, start: int, end: int) -> None:
-    """Mark what lies between two values as accounted for."""
+def _explain(b: Backward, start: int, end: int) -> int:
+    """Mark what lies between two values as accounted for; the first line of it."""
     values, stack = b.values, [end]
     seen = {end}
+    first = values[end].line
     while stack:
         v = stack.pop()
         b.explained.add(v)
+        first = min(first, values[v].line)
         for i in values[v].inputs:
             if i > start and i not in seen and i in b.depends and i not in b.cotangents:
                 seen.add(i)
                 stack.append(i)
+    return first
 
 
 def _uses(b: Backward, g: int) -> None:
@@ -393,6 +396,7 @@ def _normalised(b: Backward, g: int, value: int, form: Terms) -> None:
         "count": math.prod(statistic.view[d] for d in axes),
         "axes": axes,
         "statistic_line": statistic.line,
+        "mean_line": statistic.mean_line,
     }
     site = next((s for s, stat in f.statistic_of.items() if stat == k), None)
     if site is None:
@@ -668,6 +672,7 @@ def _gradient(b: Backward, parameter: str, node: int) -> GradNode:
     shape = values[values.ids[parameter]].view
     whole = trace(values, node, shape, b.cotangents)
     inner = values[whole.base]
+    b.explained.add(inner.id)
     found: tuple[str, int | None, int | None, dict[str, Any]] | None = None
     if inner.kind == "convolution":
         found = _weight_convolution(b, whole, inner, site)
@@ -852,14 +857,26 @@ def _summed(b: Backward, node: int) -> _Found | None:
         inverse_of=b.values.name(over.x) if over else None,
         statistic_axes=over.axes if over else None,
         statistic_line=over.line if over else None,
+        mean_line=saved.mean_line,
     )
     return "scaled sum", saved.x, cotangent, attributes
+
+
+#: Operations a training step has no other use for than its layers and their gradients.
+_HEAVY = frozenset({"convolution", "dot_general", "select_and_scatter", "reduce_window", "select"})
 
 
 def _leftovers(b: Backward) -> None:
     """Uses of a cotangent that nothing recognised accounts for."""
     values = b.values
     tails = {values.ids.get(u.gradient) for u in b.updates.values()}
+    for value in values.table:
+        if (
+            value.kind in _HEAVY
+            and value.id not in b.explained
+            and value.id not in b.forward.inside
+        ):
+            b.unmatched.append(Unmatched(value.kind, None, value.name, value.line))
     for g in sorted(b.cotangents):
         if not values[g].users and g not in values.returned:
             name = values.name(g)

@@ -337,6 +337,7 @@ def _batchnorm(
         "mean_divisor": statistic.mean_divisor,
         "epsilon": statistic.epsilon,
         "statistic_line": statistic.line,
+        "mean_line": statistic.mean_line,
         "coefficients": (form[normal], form[shift]),
         "spread": (by_kind["b"][2], shift[0][2]),
         "deviation_of": values.name(f.known.statistics[by_kind["d"][1]].x),

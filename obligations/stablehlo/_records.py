@@ -25,7 +25,8 @@ class Site:
     kernel centre meets, ``(k - 1) // 2 · dilation - low``), ``dilation``, ``groups``, ``bias``
     (``absent``, ``zero`` or its parameter), ``bias_line``, ``element`` of the operands;
     ``bn``: ``axes``, ``statistics`` (``batch``, ``instance`` or ``other``), ``count`` of elements
-    reduced, ``divisor`` and ``mean_divisor`` used, ``epsilon``, ``statistic_line``;
+    reduced, ``divisor`` and ``mean_divisor`` used, ``epsilon``, ``statistic_line`` of the root and
+    ``mean_line`` of the difference from the mean;
     activations: ``bounds``; pools: ``window``, ``strides``, ``pads``; ``gap``: ``count``,
     ``divisor``; ``dense``: ``contracts`` (dimension of input and of weight), ``bias``.
     """
@@ -63,7 +64,8 @@ class BackStep:
 
     ``kind`` is ``mask``, ``bn``, ``conv``, ``depthwise``, ``grouped``, ``maxpool``, ``gap``,
     ``dense`` or ``dropout``; ``saved`` is the saved activation it reads, ``weight`` the parameter,
-    ``site`` the index of the forward site it goes back through, when there is one.
+    ``site`` the index of the forward site it goes back through, when there is one. ``line`` is
+    that of ``value``; every step's ``attributes["from_line"]`` is the first line of its own.
 
     Attributes by kind: ``mask``: ``tests`` such as ``(("GT", 0.0), ("LT", 6.0))`` on ``saved``;
     ``bn``: ``coefficients`` of the three terms (1, -1/n, -1/n when right), ``saved_in_terms``,

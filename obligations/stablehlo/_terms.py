@@ -27,8 +27,8 @@ MAX_DEPTH = 60
 class Statistic:
     """Mean and variance of ``x`` over ``axes`` of ``view``, and ``1/√(var + ε)``.
 
-    ``mean_divisor`` and ``divisor`` are what the two sums are divided by, ``line`` is that of the
-    root.
+    ``mean_divisor`` and ``divisor`` are what the two sums are divided by; ``line`` is that of the
+    root, ``mean_line`` that of the difference from the mean.
     """
 
     x: int
@@ -38,6 +38,7 @@ class Statistic:
     divisor: float
     epsilon: float
     line: int
+    mean_line: int
 
 
 @dataclass(slots=True)
@@ -154,7 +155,14 @@ def _statistic(values: Values, root: Value) -> tuple[int, Statistic, tuple[int, 
     if mean.views[0] != total.views[0] or tuple(sorted(mean.attributes["dimensions"])) != axes:
         return None
     statistic = Statistic(
-        x, total.views[0], axes, tidy(1 / mean_factor), tidy(1 / factor), shifted[1], root.line
+        x,
+        total.views[0],
+        axes,
+        tidy(1 / mean_factor),
+        tidy(1 / factor),
+        shifted[1],
+        root.line,
+        deviation.line,
     )
     return deviation.id, statistic, (mean.id, total.id)
 

@@ -20,9 +20,11 @@ def disagreements(found: Recognised) -> list[tuple[int, str]]:
 
     for step in found.steps:
         if step.site is None:
-            out.append((step.line, f"{step.kind} without a site"))
+            line = step.attributes.get("mean_line", step.line)
+            out.append((line, f"{step.kind} without a site"))
             continue
         site, a = found.sites[step.site], step.attributes
+        check(step.line, f"{step.kind} step reads", step.incoming, at.get(site.value))
         name = f"{step.kind} step"
         if step.kind == "mask":
             low, high = site.attributes.get("bounds", (0.0, 0.0))
@@ -38,7 +40,8 @@ def disagreements(found: Recognised) -> list[tuple[int, str]]:
             check(step.line, f"{name} saved", step.saved, site.inputs[0])
             check(step.line, f"{name} scale", step.weight, site.params[0])
             for key in ("epsilon", "divisor", "mean_divisor", "axes"):
-                check(step.line, f"{name} {key}", a[key], site.attributes.get(key))
+                line = a["mean_line" if key == "mean_divisor" else "statistic_line"]
+                check(line, f"{name} {key}", a[key], site.attributes.get(key))
         elif step.kind in CONVS:
             f = site.attributes
             check(step.line, f"{name} stride", a["stride"], f.get("stride"))

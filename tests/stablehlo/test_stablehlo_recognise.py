@@ -90,7 +90,7 @@ def test_every_break_that_changes_a_result_is_named(name: str, seed: int) -> Non
     arguments = inputs(net, step, seed)
     before = evaluate(read(Source("a", step.text)).main, arguments).results
     counts: Counter[str] = Counter()
-    for number in range(16):
+    for number in range(10):
         broken = mutant(step, random.Random(100 * seed + number))
         module = read(Source("a", broken.text))
         after = evaluate(module.main, arguments).results
@@ -102,47 +102,41 @@ def test_every_break_that_changes_a_result_is_named(name: str, seed: int) -> Non
         if not same:
             counts["broken"] += 1
             counts["near"] += min(abs(line - broken.line) for line, _ in named) <= 45
-    assert counts["broken"] >= 8
+    assert counts["broken"] >= 5
     assert counts["near"] == counts["broken"]
 
 
-def changed(text: str, line: int, old: str, new: str) -> str:
-    rows = text.split("\n")
-    while old not in rows[line - 1]:
-        line += 1
-    rows[line - 1] = rows[line - 1].replace(old, new, 1)
-    return "\n".join(rows)
-
-
-def test_a_mask_on_another_saved_value_says_which() -> None:
-    net = NETS["residual"]
-    step = render(net, 2)
+@pytest.mark.parametrize("seed", range(3))
+def test_a_mask_on_another_saved_value_says_which(seed: int) -> None:
+    """The mask reads the activation's output where it should read its input."""
+    step = render(NETS["residual"], seed)
     found = recognised(step.text)
-    mask = next(s for s in found.steps if s.kind == "mask")
-    lines = step.text.split("\n")
-    at = next(i for i in range(mask.line, 0, -1) if "stablehlo.compare" in lines[i - 1])
-    operands = re.findall(r"%(\w+)", lines[at - 1])[1:]
-    saved = next(o for o in operands if found.canonical[o] == mask.saved)
-    site = found.sites[mask.site or 0]
-    kept = next(n for n, v in found.canonical.items() if v == site.value)
-    other = (
-        next(
-            n
-            for n, t in {
-                a.name: a for a in read(Source("a", step.text)).main.operations[0:0]
-            }.items()
-        )
-        if False
-        else kept
-    )
-    shaped = changed(step.text, at, f"%{saved}", f"%{other}")
-    try:
-        broken = recognised(shaped)
-    except ObligationsError:
-        pytest.skip("the rendered activation is kept at another shape")
-    wrong = next(s for s in broken.steps if s.kind == "mask" and s.line == mask.line)
-    assert wrong.saved == site.value
-    assert any("mask step saved" in what for _, what in disagreements(broken))
+    main = read(Source("a", step.text)).main
+    types = {a.name: a.type for a in main.arguments}
+    for op in main.operations:
+        types |= dict(zip(op.results, op.result_types, strict=True))
+    rows = step.text.split("\n")
+    wrong = []
+    for mask in (s for s in found.steps if s.kind == "mask" and s.site is not None):
+        site = found.sites[mask.site or 0]
+        for op in main.operations:
+            at = [o for o in op.operands if found.canonical[o] == mask.saved]
+            if op.kind != "compare" or not at:
+                continue
+            outputs = [n for n, v in found.canonical.items() if v == site.value]
+            fitting = [n for n in outputs if types[n] == types[at[0]]]
+            if fitting:
+                changed = list(rows)
+                changed[op.line - 1] = re.sub(
+                    rf"%{at[0]}\b(?!.*=)", f"%{fitting[0]}", rows[op.line - 1]
+                )
+                broken = recognised("\n".join(changed))
+                (new,) = (s for s in broken.steps if s.kind == "mask" and s.line == mask.line)
+                assert (new.saved, new.site) == (site.value, mask.site)
+                said = [what for line, what in disagreements(broken) if line == mask.line]
+                assert any(what.startswith("mask step saved") for what in said)
+                wrong.append(mask.line)
+    assert wrong
 
 
 def test_values_up_to_what_does_not_change_them() -> None:
@@ -174,9 +168,9 @@ func.func @f(%x: tensor<2x3x4xf32>, %y: tensor<24xf32>, %p: tensor<i1>) -> tenso
     different = ["x", "e", "h", "i", "l", "n", "b"]
     assert len({same[n] for n in different}) == len(different)
     # A broadcast that permutes is no reshape.
-    assert same["g"] not in (same["x"],)
-    assert [(c.source, c.target, c.line) for c in table.converts] == [("f32", "bf16", 13)]
-    assert table.zero_adds == {same["x"]: 12}
+    assert same["g"] != same["x"]
+    assert [(c.source, c.target, c.line) for c in table.converts] == [("f32", "bf16", 14)]
+    assert table.zero_adds == {same["x"]: 13}
 
 
 def test_a_forward_pass_has_sites_only() -> None:
@@ -207,7 +201,6 @@ def test_calls_are_followed_and_bounded() -> None:
         r"\s*%(\w+) = .*?maximum.*? : (?:.* -> )?(tensor<\S+>)", rows[site.line - 1]
     )
     assert parts is not None
-    pre = next(n for n, v in found.canonical.items() if v == site.inputs[0] and parts[2])
     shape = {o.results[0]: o for o in read(Source("a", main)).main.operations if o.results}
     pre = next(
         n

@@ -203,19 +203,17 @@ def file_chapter(
     parts = [Part("Findings", findings=tuple(wrong))] if wrong else []
     rows = [
         Entry(
-            (*cells[:4], str(place.line), about, *cells[4:]),
+            (*cells[:4], str(place.line), *cells[4:]),
             True if row.verdict == "holds" else False if row.verdict in refused else None,
-            row.notes,
+            () if row.verdict in refused else row.notes,
         )
-        for row, cells, place, about in zip(
-            ledger.rows, _cells(ledger.rows), found.places, found.about, strict=True
-        )
+        for row, cells, place in zip(ledger.rows, _cells(ledger.rows), found.places, strict=True)
     ]
     columns = _columns(ledger.rows)
     table = Table(
-        (*columns[:4], "line", "about", *columns[4:]),
+        (*columns[:4], "line", *columns[4:]),
         _first(rows),
-        numbers=frozenset({4, *range(6, len(columns) + 2)}),
+        numbers=frozenset(range(4, len(columns) + 1)),
         verdict=1,
     )
     parts.append(Part("Ledger", (_READING,), table=table))

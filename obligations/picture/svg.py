@@ -176,6 +176,7 @@ class _Drawing:
     def __init__(self, picture: Picture, inline: bool) -> None:
         self.picture = picture
         self.inline = inline
+        self.margin = 4 if inline else MARGIN
         self.root = Element("g")
         # Lines are drawn before boxes, so that a box is never crossed out by one.
         self.edges = SubElement(self.root, "g")
@@ -186,17 +187,17 @@ class _Drawing:
     def draw(self) -> tuple[Element, float, float]:
         """The drawing with its width and height."""
         p = self.picture
-        top = float(MARGIN)
+        top = float(self.margin)
         if not self.inline:
-            _text(self.boxes, MARGIN, top + 14, f"{p.net} · {p.title}", "ob-title")
-            _text(self.boxes, MARGIN, top + 36, f"render {p.render}", "ob-sans")
+            _text(self.boxes, self.margin, top + 14, f"{p.net} · {p.title}", "ob-title")
+            _text(self.boxes, self.margin, top + 36, f"render {p.render}", "ob-sans")
             top += 58
         heads, top = top + 12, top + 30
 
         numbers = {row.site: i for i, row in enumerate(p.rows)}
         far = [e for e in p.forward if numbers[e.target] != numbers[e.source] + 1]
         tracks = lanes([(numbers[e.source], numbers[e.target]) for e in far])
-        left = MARGIN + _room(tracks)
+        left = self.margin + _room(tracks)
         wide = max(_site_width(row) for row in p.rows)
         order = [v.name for row in p.rows for v in row.values if v.name]
         places = {name: i for i, name in enumerate(order)}
@@ -229,11 +230,11 @@ class _Drawing:
                 self._saved(e, channel)
 
         if not self.inline:
-            right = max(right, MARGIN + 690.0)
+            right = max(right, self.margin + 690.0)
             bottom = self._notes(bottom + 12)
-            right = max(right, MARGIN + self.noted * SANS)
-            bottom += _legend(self.boxes, MARGIN, bottom + 10, right, bool(p.differences)) + 10
-        return self.root, right + MARGIN, bottom + MARGIN
+            right = max(right, self.margin + self.noted * SANS)
+            bottom += _legend(self.boxes, self.margin, bottom + 10, right, bool(p.differences)) + 10
+        return self.root, right + self.margin, bottom + self.margin
 
     # -- rows ------------------------------------------------------------------------------
 
@@ -379,7 +380,7 @@ class _Drawing:
             for i, line in enumerate(_wrapped(text, NOTES)):
                 y += 18
                 self.noted = max(self.noted, columns(line) + 3)
-                _text(self.boxes, MARGIN + (16 if i else 0), y, line, "ob-sans ob-bad")
+                _text(self.boxes, self.margin + (16 if i else 0), y, line, "ob-sans ob-bad")
         return y
 
 

@@ -43,7 +43,7 @@ from obligations.ledger import BOUND, Ledger, Row, Verdict, Zero
 from obligations.net import Net
 from obligations.obligation import Declaration as Stated
 from obligations.obligation import Obligation
-from obligations.placing import Member, Placer, calls, head, ties
+from obligations.placing import Member, Placer, calls, head, size_roles, ties
 from obligations.shadow.evaluate import Evaluator
 from obligations.shadow.propositions import Propositions
 from obligations.shadow.values import WholeNet, net_values
@@ -428,7 +428,8 @@ class _File:
         env = _environment(self.reading.env.keys, entries)
         out = _Reading(self.source, env)
         whole = self._whole(derived.net)
-        roles = {name: o.roles for name, o in self.obligations.items()}
+        roles = {name: size_roles(m) for name, m in self.reading.members.items()}
+        roles |= {name: dict(o.roles) for name, o in self.obligations.items() if o.block}
         for key, d in self.declarations:
             member = self.reading.members.get(key)
             if member is None:

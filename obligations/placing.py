@@ -265,6 +265,30 @@ def _is_proof(local: Local) -> bool:
     return head(type_of(local.type)) == "Prop"
 
 
+def size_roles(member: Member) -> dict[str, str]:
+    """Which sizes are a height and a width, by their place in ``N * (c * h * w)``."""
+    out: dict[str, str] = {}
+    for type_ in (*(p.local.type for p in member.constant.params), member.constant.type):
+        found = resolve(type_)
+        if not (isinstance(found, Call) and found.name == "Vec" and found.args):
+            continue
+        size = resolve(found.args[0])
+        inner = resolve(size.right) if isinstance(size, Op) and size.op == "*" else size
+        here: dict[str, str] = {}
+        for role in ("w", "h"):
+            if not (isinstance(inner, Op) and inner.op == "*"):
+                break
+            factor = resolve(inner.right)
+            while isinstance(factor, Op) and factor.op == "*":
+                factor = resolve(factor.right)
+            if isinstance(factor, Local):
+                here[factor.name] = role
+            inner = resolve(inner.left)
+        else:
+            out = here | out
+    return out
+
+
 # -- placing -----------------------------------------------------------------------------------
 
 
@@ -328,18 +352,19 @@ class Placer:
             self._uses[name] = frozenset(found)
         return self._uses[name]
 
-    def _ties(self) -> None:
-        """For each definition, the places whose tie leads back to it."""
-        certified: dict[str, Place] = {
-            kind.certificate: (block.name, kind.name)
+    def _certified(self, name: str) -> list[Place]:
+        """The places whose certificate is called that."""
+        return [
+            (block.name, kind.name)
             for block in self.derived.net.blocks.values()
             for kind in block.kinds
-            if kind.certificate is not None
-        }
+            if kind.certificate == name
+        ]
+
+    def _ties(self) -> None:
+        """For each definition, the places whose tie leads back to it."""
         for member in self.members.values():
-            if not member.theorem:
-                continue
-            place = self.certified(member, certified)
+            place = self.certified(member) if member.theorem else None
             if place is None:
                 continue
             self._tied.setdefault(member.name, set()).add(place)
@@ -347,12 +372,12 @@ class Placer:
                 if not self.members[name].theorem:
                     self._tied.setdefault(name, set()).add(place)
 
-    def certified(self, member: Member, certified: Mapping[str, Place]) -> Place | None:
+    def certified(self, member: Member) -> Place | None:
         """The place whose certificate an equation names."""
         if not (isinstance(member.term, Op) and member.term.op == "="):
             return None
-        found = [certified[c.name] for c in calls(member.term) if c.name in certified]
-        return found[0] if found else None
+        found = (place for call in calls(member.term) for place in self._certified(call.name))
+        return next(found, None)
 
     # -- roles -----------------------------------------------------------------------------
 
@@ -580,7 +605,7 @@ class Placer:
                     continue
                 name = leaf.path[-1]
                 name = bundle.roles.get(name, name) if len(leaf.path) == 1 else name
-                site = _site_of(section, name)
+                site = _read_at(section, name)
                 if site is not None:
                     sites.add((bundle.block, site))
                     kinds[bundle.block] = bundle.kinds
@@ -589,11 +614,21 @@ class Placer:
             if not (other.theorem and isinstance(stated, Op) and stated.op == "="):
                 continue
             left = unlet(stated.left)
-            if isinstance(left, Call) and left.name == member.name:
+            if not (isinstance(left, Call) and left.name == member.name):
+                continue
+            # At the theorem's own binders: a step applied to a cotangent is none itself.
+            if all(isinstance(resolve(a), Local) for a in left.args):
                 for block_name, kind_name in self._tied.get(other.name, ()):
                     block = self.derived.net.blocks[block_name]
                     sites.add((block_name, block.input))
                     kinds[block_name] = (kind_name,)
+        value = resolve(member.term)
+        if isinstance(value, Call) and value.name in ("HasVJP.backward", "HasVJPAt.backward"):
+            # It is the certificate's own backward.
+            for call in calls(value):
+                for block_name, kind_name in self._certified(call.name):
+                    sites.add((block_name, self.derived.net.blocks[block_name].input))
+                    kinds[block_name] = (*kinds.get(block_name, ()), kind_name)
         if len(sites) != 1:
             # Nothing reads it, or what reads it does not agree on what it is.
             return None
@@ -633,10 +668,14 @@ def _vector_role(local: Local, classes: Typed | None, x: str) -> str:
     return x
 
 
-def _site_of(section: Section, parameter: str) -> str | None:
-    """The site whose layer has a parameter of that Lean name."""
-    for fwd in section.forwards.values():
-        for site in fwd.sites.values():
-            if any(p.lean == parameter for p in site.parameters):
-                return site.name
-    return None
+def _read_at(section: Section, parameter: str) -> str | None:
+    """The site at which a parameter's node reads its cotangent, past the sums that only add."""
+    fwd = section.forwards[section.first.name]
+    owners = (x.name for x in fwd.sites.values() for p in x.parameters if p.lean == parameter)
+    site = next(owners, None)
+    while site is not None and site in fwd.readers and len(fwd.readers[site]) == 1:
+        reader = fwd.sites[fwd.readers[site][0]]
+        if reader.operation is not None:
+            break
+        site = reader.name
+    return site

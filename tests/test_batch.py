@@ -202,6 +202,9 @@ def test_what_only_asked_for_does_not_pass_for_the_whole_unit(tmp_path: Path) ->
     path = tmp_path / "r.jsonl"
     part = made_up("A", "abc", only=("b",))
     write(path, (replace(part, rows=part.rows[1:2], zeros=()),))
+    with Results(path, resume=True, subjects=[SUBJECT]) as kept:
+        wants = {n: kept.missing(replace(part.unit, only=(n,))) for n in "abc"}
+    assert wants == {"a": True, "b": False, "c": True}
     found = write(path, resume=True)
     assert [x["name"] for x in map(json.loads, path.read_text("utf-8").splitlines())] == [*"bacdef"]
     assert found.found[MADE_UP[0].unit.key].zeros == MADE_UP[0].zeros

@@ -1069,7 +1069,8 @@ class _Whole:
 def _input_definition(deriver: Deriver, kind: Kind) -> Definition:
     """The definition of the cotangent a block hands to the one before it."""
     emitted = deriver.section.emitted[kind.name]
-    assert emitted.output is not None
+    if emitted.output is None:
+        raise ObligationsError(f"the chain of {kind.name} hands on no cotangent")
     return deriver.named[emitted.output]
 
 

@@ -117,6 +117,9 @@ def _together(
         owner = owners.get(roles.get(name, name))
         if owner is not None and local.name in _SYMBOLS:
             found[local.name] = owner
+        # A loose parameter's binder is called as the parameter is, in every declaration.
+        if owner is not None and local.name in owners and local.name != owner.lean:
+            yield f"{call.name} has {owner.lean} where {local.name} belongs"
     sites = {p.site: {q.symbol: q for q in fwd.sites[p.site].parameters} for p in found.values()}
     for slot, parameter in found.items():
         if parameter.symbol != slot:

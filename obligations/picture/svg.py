@@ -248,7 +248,7 @@ class _Drawing:
         for i, row in enumerate(p.rows):
             self.sites[row.site] = _Place(left, y, wide, BOX, i)
             self._site(row)
-            start = y
+            free = y  # where the row's parameters end
             for value in row.values:
                 height = float(BOX + LINE * len(value.remedies) if value.name else BOX)
                 if value.name:
@@ -257,7 +257,7 @@ class _Drawing:
                     self.values[value.name] = place
                     self._value(value, place)
                     low, end = self._chips(p.reading(value.name), place, chips)
-                    right, height = max(right, end), max(height, low - y)
+                    right, height, free = max(right, end), max(height, low - y), low + 6
                 else:
                     self._missing(value, middle, y, cot)
                 y += height + GAP
@@ -266,8 +266,7 @@ class _Drawing:
                 y += BOX + GAP
             unread = p.unread(row.site)
             if unread:
-                # The row's last line may be a box; what nothing reads stands free below it.
-                end, low = self._loose(unread, chips, max(start + CHIP + 6, y - GAP - CHIP))
+                low, end = self._loose(unread, chips, free)
                 right, y = max(right, end), max(y, low + GAP)
         for g in p.gradients:
             if g.cotangent is not None and g.cotangent not in self.values:  # pragma: no cover
@@ -329,11 +328,12 @@ class _Drawing:
         return low, right
 
     def _loose(self, found: Sequence[Gradient], x: float, y: float) -> tuple[float, float]:
+        """Parameters that nothing leads to; their lower and right end."""
         right = x
         for g in found:
             right = max(right, self._chip(g, x, y))
             y += CHIP + 6
-        return right, y
+        return y - 6, right
 
     def _chip(self, g: Gradient, x: float, y: float) -> float:
         """Draw a parameter; where the next one can stand."""

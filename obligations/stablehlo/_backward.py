@@ -360,7 +360,9 @@ def _like_batchnorm(form: Terms, g: int) -> int | None:
         if len(inverses) != 1 or ("v", g) not in set(leaves(product)):
             return None
         statistics |= inverses
-        plain += ("v", g) in product
+        if ("v", g) in product:
+            # With the deviation beside it, it is on the way to the scale's gradient.
+            plain += 1 if all(a[0] != "d" for a in product) else 2
     return statistics.pop() if len(statistics) == 1 and plain == 1 and len(form) <= 3 else None
 
 

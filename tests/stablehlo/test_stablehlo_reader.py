@@ -256,7 +256,7 @@ def test_reading_speed(benchmark) -> None:  # type: ignore[no-untyped-def]
     """One megabyte is to be read in six seconds on two cores."""
     text = render(NETS["residual"], 0, optimizer="adam").text
     line = text.index("    return")
-    ops = [row for row in text[:line].split("\n") if "stablehlo.add %" in row]
+    ops = [r for r in text[:line].split("\n") if re.match(r" {4}%\w+ = stablehlo\.add %", r)]
     copies = []
     for i in range(1_000_000 // (len(ops[0]) + 9)):
         copies.append(re.sub(r"%\w+ =", f"%copy{i} =", ops[i % len(ops)], count=1))

@@ -49,6 +49,9 @@ from obligations.shadow.propositions import Propositions
 from obligations.shadow.values import WholeNet, net_values
 from obligations.user_names import NOTHING, UserNames
 
+STATING = THEOREMS | ASSUMED | DEFINITIONS - {"instance"}
+"""Kinds of declarations with a statement or a value to evaluate."""
+
 BAD: frozenset[Verdict] = frozenset(["fails", "not the gradient", "incomplete"])
 """Verdicts that speak against a file."""
 
@@ -353,7 +356,7 @@ class _File:
             if key is None or any(key == k for k, _ in declarations):
                 key = f"{d.kind} at line {d.place.span.line}"
             declarations.append((key, d))
-            if d.kind not in THEOREMS and d.kind not in DEFINITIONS and d.kind not in ASSUMED:
+            if d.kind not in STATING:
                 skipped[key] = f"a declaration of this kind ({d.kind}) states nothing to evaluate"
                 continue
             stated = _stated(key, d)
@@ -468,10 +471,11 @@ class _File:
             return Row(key, "", "", {}, None, refused, (note,))
         member = self.reading.members[key]
         prop = not member.theorem and head(member.constant.type) == "Prop"
-        if not member.theorem and not prop:
-            note = "no block was found for it: what it is meant to be was not evaluated"
-            return Row(key, "definition", "", {}, None, "no statement", (note,))
         bundle = prop and ties(self.reading.env, member.term) is not None
+        if not member.theorem and not bundle:
+            note = "no block was found for it: what it is meant to be was not evaluated"
+            notes_ = () if prop else (note,)
+            return Row(key, "definition", "", {}, None, "no statement", notes_)
         notes: list[str] = []
         if bundle:
             notes.append("no block was found for it: the intent was not evaluated")

@@ -357,6 +357,8 @@ class _Elab:
             )
         name, group = names[at]
         kind = term.quantifier
+        if kind not in ("fun", "∀", "∑"):
+            raise OutsideFragment(f"'{kind}' is outside the fragment", term.span)
         want = None if expected is None else _whnf(expected)
         if group.type is not None:
             type_ = self.term(group.type, scope, None)

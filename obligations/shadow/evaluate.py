@@ -322,8 +322,20 @@ class Evaluator:
         size = self.index_size(local, scope)
         if size is None:
             return lambda x: self.value(term.body, {**scope, local.uid: x})
+        if not self.pointwise(term):
+            values = [self.value(term.body, {**scope, local.uid: i}) for i in range(size)]
+            return np.concatenate(np.broadcast_arrays(*values), axis=-1)
         value = self.value(term.body, {**scope, local.uid: np.arange(size)})
         return np.broadcast_to(value, (*value.shape[:-1], size))
+
+    def pointwise(self, term: Bound) -> bool:
+        """Whether the index of ``term`` only picks entries, so that all can be taken at once."""
+        key = ("pointwise", id(term))
+        if key not in self._memo:
+            self._keep.append(term)
+            self._memo[key] = _pointwise(term.local, term.body)
+        found: bool = self._memo[key]
+        return found
 
     def index_size(self, local: Local, scope: Mapping[int, Any]) -> int | None:
         """``n`` where ``local`` is a ``Fin n``."""
@@ -337,11 +349,7 @@ class Evaluator:
         size = self.index_size(local, scope)
         if size is None:
             raise ObligationsError(f"a sum over {show(local.type)} is not evaluated")
-        key = ("pointwise", id(term))
-        if key not in self._memo:
-            self._keep.append(term)
-            self._memo[key] = _pointwise(local, term.body)
-        if self._memo[key]:
+        if self.pointwise(term):
             value = self.value(term.body, {**scope, local.uid: np.arange(size)})
             wide = np.broadcast_to(value, (*value.shape[:-1], size))
             return wide.sum(axis=-1, keepdims=True)

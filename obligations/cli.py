@@ -25,6 +25,7 @@ COMMANDS = {
     "generate": "write a net's tie file",
     "list": "list the built-in nets",
     "mutate": "break a net's conventions one by one and count what is caught",
+    "roads": "hold each operation's formula against the derivative of its forward",
     "show": "draw the cotangents of a block",
 }
 """Every command there may be, with what its help says; those without a module are not offered."""

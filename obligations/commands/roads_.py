@@ -1,0 +1,44 @@
+"""``obligations roads``."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command("roads")
+@click.option(
+    "--seeds",
+    metavar="K",
+    type=click.IntRange(1, 1000),
+    default=3,
+    show_default=True,
+    help="Measure at K random samples of each size.",
+)
+def command(seeds: int) -> int:
+    """Hold every emitted formula against the complex-step derivative of its forward.
+
+    A line is one gradient of one operation of the table: of its input x, or of a parameter. Its
+    error is the worst of all kernels and samples, relative to the largest entry.
+    """
+    from obligations import report
+    from obligations.ledger import BOUND
+    from obligations.roads import measure
+
+    with report.working("every operation of the table"):
+        lines = measure(seeds=range(seeds))
+    errors = [line.errors.get(("formula", "complex step")) for line in lines]
+    report.table(
+        ("operation", "gradient", "worst relative error", "at"),
+        [
+            (x.operation, x.gradient, "not emitted" if e is None else f"{e:.1e}", x.sizes)
+            for x, e in zip(lines, errors, strict=True)
+        ],
+        numbers=(2,),
+    )
+    worst = max(e for e in errors if e is not None)
+    missing = errors.count(None)
+    click.echo(
+        f"{len(lines) - missing} gradients, worst error {worst:.1e}, bound {BOUND:.0e}; "
+        f"{missing} of operations whose backward no render emits"
+    )
+    return 0 if worst <= BOUND else 1

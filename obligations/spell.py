@@ -88,6 +88,10 @@ class Speller:
         """The same with sites bound to names."""
         return Speller(self.fwd, self.definitions, lets)
 
+    def spelled_out(self) -> Speller:
+        """The same with no reducible definition used."""
+        return Speller(self.fwd, {}, self.lets)
+
     def without(self, site: str) -> Speller:
         """The same, ``site`` spelled out instead of by its definition."""
         kept = {k: v for k, v in self.definitions.items() if k != site}

@@ -237,6 +237,14 @@ REFUSED = {
         ),
         (MISMATCH, "N"),
     ),
+    "the proof of another ε in a graph lemma": (
+        ("r34IdCotIn_eq_vjp", "p.ε₁ hq.h1", "p.ε₁ hq.h2", "proof"),
+        (MISMATCH, "hq.h2"),
+    ),
+    "γ before ε in a graph lemma": (
+        ("r34DownCotIn_eq_vjp", "p.ε₁ hq.h1 p.γ₁", "p.γ₁ p.ε₁ hq.h1", "proof"),
+        (MISMATCH, "p.γ₁"),
+    ),
     "an index left out of a sum": (
         ("r34IdCotIn", "r34IdCotA N h w p xin dyOut i", "r34IdCotA N h w p xin dyOut", "value"),
         (MISMATCH, "r34IdCotA N h w p xin dyOut"),

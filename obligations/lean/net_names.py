@@ -8,15 +8,15 @@ tie file mentions.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from obligations.derive import Deriver, flags_of
+from obligations.derive import Deriver, conjunction
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
 from obligations.lean.elab import Signature
 from obligations.lean.library import Entry
 from obligations.net import Block, Kind, Net, size_at
-from obligations.spell import binders, vec
+from obligations.spell import binders, layer_order, vec
 
 NAT = s.Ident("Nat")
 TYPE = s.Ident("Type")
@@ -210,10 +210,83 @@ def _block_entries(net: Net, block: Block) -> dict[str, Entry]:
         values = [v for v in deriver.values(incoming=False) if v[0] in names]
         groups, _ = deriver.frame(values, None)
         out[block.smooth.predicate] = _entry(groups, PROP)
+        hidden = tuple(replace(g, kind="{") for g in groups)
+        for field, at in block.smooth.fields:
+            self_ = binders([("self", wanted)])
+            name = f"{block.smooth.predicate}.{field}"
+            out[name] = _entry((*hidden, *self_), _off_kinks(deriver, at))
     for kind in block.kinds:
         if kind.certificate is not None:
             out |= _certificate_entries(deriver, kind)
+        if kind.graph is not None and kind.graph.up_to is None and not kind.graph.defined_here:
+            out |= _graph_entries(deriver, kind)
     return out
+
+
+def _off_kinks(deriver: Deriver, name: str) -> s.Term:
+    """``∀ i, v i ≠ 0`` for the value at a site, at every kink of what reads it."""
+    return _off_kinks_of(deriver, name, deriver.speller.spelled_out().value(name))
+
+
+def _off_kinks_of(deriver: Deriver, name: str, value: s.Term) -> s.Term:
+    site = deriver.fwd.sites[name]
+    kinks = {
+        k
+        for reader in deriver.fwd.readers[name]
+        if (operation := deriver.fwd.sites[reader].operation) is not None
+        for k in operation.kinks
+    }
+    entry = s.App(value.fn, (*value.args, s.Ident("i"))) if isinstance(value, s.App) else value
+    parts = [s.Bin("≠", entry, s.Num(int(k))) for k in sorted(kinks)]
+    length = vec(site.shape)
+    assert isinstance(length, s.App)
+    index = s.Binder(("i",), s.App(s.Ident("Fin"), length.args))
+    return s.Bind("∀", (index,), conjunction(parts))
+
+
+def graph_statement(lemma: str) -> str:
+    """The tool's own name for what a graph lemma states."""
+    return f"{lemma}.statement"
+
+
+def _graph_entries(deriver: Deriver, kind: Kind) -> dict[str, Entry]:
+    """A graph lemma's arguments: per layer ``W b ε h γ β``, the input, the cotangent, smoothness.
+
+    What it states is left open under a name of the tool's own: its arguments are what a tie's
+    proof can get wrong.
+    """
+    block = deriver.block
+    assert kind.graph is not None
+    assert block.record is not None
+    assert block.smooth is not None
+    p = block.record[0]
+    loose = {
+        f"{p}.{q.lean}": s.Ident(q.lean)
+        for site in deriver.fwd.sites.values()
+        for q in site.parameters
+    }
+    values: list[tuple[str, s.Term]] = []
+    for site in layer_order(deriver.fwd):
+        for q in sorted(site.parameters, key=lambda q: q.trained):
+            values.append((q.lean, deriver.parameter_type(q)))
+            if not q.trained:
+                values.append((f"h{q.lean}", s.Bin("<", s.Num(0), s.Ident(q.lean))))
+    out_shape = vec(deriver.fwd.sites[deriver.fwd.output].shape)
+    assert isinstance(out_shape, s.App)
+    values += [deriver.input_binder(), ("e", s.App(s.Ident("SHlo"), out_shape.args))]
+    for field, site_name in block.smooth.fields:
+        spelled = deriver.speller.spelled_out().value(site_name)
+        statement = _off_kinks_of(deriver, site_name, spelled)
+        values.append((field, s.substitute(statement, loose)))
+    sizes = [(n, NAT) for n, _ in deriver.sizes()]
+    implicit = binders([*sizes, *[(w, NAT) for w in block.widths]], "{")
+    explicit = binders(values)
+    own = graph_statement(kind.graph.name)
+    arguments = [v for v, _ in values]
+    return {
+        own: _entry((*implicit, *explicit), PROP),
+        kind.graph.name: _entry((*implicit, *explicit), s.app(own, *arguments)),
+    }
 
 
 def certificate_forward(certificate: str) -> str:
@@ -299,6 +372,3 @@ def _whole_entries(net: Net, by: Narrow) -> dict[str, Entry]:
         shape = (by.channels(c), by.height(h), by.width(w))
         out[f"{net.forward.prefix}{index}"] = _entry((*common, *last), vec(shape))
     return out
-
-
-_ = flags_of

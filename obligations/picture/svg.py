@@ -214,6 +214,7 @@ class _Drawing:
         bottom, right = self._rows(top, left, wide, middle, cot, chips)
         for x, word in ((left, "forward ↓"), (middle, "cotangents ↑"), (chips, "gradient nodes")):
             _text(self.boxes, x, heads, word, "ob-sans")
+            right = max(right, x + columns(word) * SANS)
 
         for e in p.forward:
             if e not in far:

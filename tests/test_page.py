@@ -331,6 +331,12 @@ def test_check_and_diff_write_pages(capsys: pytest.CaptureFixture[str], tmp_path
     assert "tinyIdTiedB" in content
     assert "✗ should read %dn1" in content
     assert f"{wrong}:48:13" in content
+    # Two descriptions of one name are kept apart, and each has its own findings.
+    right, _, differs = content.partition(f"<h2>Tiny, {wrong}</h2>")
+    assert f"<h2>Tiny, {net}</h2>" in right
+    assert "1 of 1 hold;" in right
+    assert "nothing was evaluated" in differs
+    assert "tinyIdTiedB" not in differs
 
     compared = tmp_path / "diff.html"
     assert run(["diff", str(net), str(lean), "--html", str(compared)]) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -33,18 +34,27 @@ def chapters(
 ) -> list[Chapter]:
     """A chapter for each net of ``targets``, with its ledger where there is one.
 
-    Lean files among them are left out.
+    ``ledgers`` are in the order of the nets. Lean files among the targets are left out.
     """
     from obligations.derive import sections
     from obligations.generate import differences
     from obligations.net_reader import load
     from obligations.page import net_chapter
 
-    by_net = {ledger.net: ledger for ledger in ledgers}
+    given = list(ledgers)
+    paths = [target for target in targets if not target.endswith(".lean")]
+    nets = [load(path, settings) for path in paths]
+    names = [net.name for net in nets]
     out = []
-    for net in (load(target, settings) for target in targets if not target.endswith(".lean")):
+    for path, net in zip(paths, nets, strict=True):
         parts = sections(net)
-        out.append(net_chapter(net, parts, differences(net, parts), by_net.get(net.name)))
+        found = differences(net, parts)
+        # Ledgers come in the order of the nets; one that differs was not evaluated.
+        mine = given.pop(0) if given and not found and given[0].net == net.name else None
+        chapter = net_chapter(net, parts, found, mine)
+        if names.count(net.name) > 1:
+            chapter = replace(chapter, title=f"{net.name}, {path}")
+        out.append(chapter)
     return out
 
 

@@ -1,0 +1,1 @@
+"""JAX as a road of its own: forwards written for it, and its derivatives of them."""

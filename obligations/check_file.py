@@ -8,10 +8,12 @@ at samples of its binders. Nothing of the file is run.
 
 from __future__ import annotations
 
+import re
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -29,6 +31,7 @@ from obligations.lean.elab import (
 )
 from obligations.lean.library import Entry, library
 from obligations.lean.net_names import Narrow, narrow, net_entries
+from obligations.lean.parse import strip_comments
 from obligations.lean.scoping import (
     ASSUMED,
     DEFINITIONS,
@@ -228,16 +231,21 @@ def _stated(key: str, d: Declaration) -> Stated | str:
 
 def net_of(source: Source) -> str | None:
     """The built-in net whose names a text uses most, ``None`` where it uses none's."""
-    from obligations.net_reader import load
-    from obligations.resources import built_in_nets
-
     used = _words(source)
     best: tuple[int, str | None] = (0, None)
-    for name in built_in_nets():
-        count = len(used & own_names(load(name)))
+    for name, names in _built_in_names().items():
+        count = len(used & names)
         if count > best[0]:
             best = count, name
     return best[1]
+
+
+@cache
+def _built_in_names() -> Mapping[str, frozenset[str]]:
+    from obligations.net_reader import load
+    from obligations.resources import built_in_nets
+
+    return {name: frozenset(own_names(load(name))) for name in built_in_nets()}
 
 
 def own_names(net: Net) -> set[str]:
@@ -249,10 +257,6 @@ def own_names(net: Net) -> set[str]:
 
 
 def _words(source: Source) -> set[str]:
-    import re
-
-    from obligations.lean.parse import strip_comments
-
     return set(re.findall(r"[^\s(){}\[\],:;.⟨⟩]+", strip_comments(source.text)))
 
 

@@ -16,6 +16,7 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from obligations.errors import Source, Span
+from obligations.lean import syntax as s
 from obligations.lean.canonical import (
     EVERYTHING,
     TELESCOPES,
@@ -180,6 +181,9 @@ class Comparison:
 # -- one side ----------------------------------------------------------------------------------
 
 
+_Parts = tuple[tuple[s.Binder, ...], s.Term | None, s.Term | None]
+
+
 @dataclass(eq=False, slots=True)
 class _Side:
     """One file, its names, and its declarations' parts as they are asked for."""
@@ -187,6 +191,8 @@ class _Side:
     file: LeanFile
     known: frozenset[str]
     renamed: dict[str, str] = field(default_factory=dict)
+    _read: dict[int, _Parts] = field(default_factory=dict)
+    _tokens: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, source: Source) -> _Side:
@@ -199,11 +205,23 @@ class _Side:
     def canon(self, declaration: Declaration, through: Through) -> Node:
         def spelled(name: str) -> str:
             found = resolve(name, declaration.scope, self.known) or name
-            return self.renamed.get(found, found)
+            old = self.renamed.get(found)
+            if through.notation:
+                return old or found
+            # As it is written, under the name it had.
+            return name if old is None else old.rpartition(".")[2]
 
-        value = declaration.value() if counts_value(declaration) else None
-        canon = Canon(spelled, through)
-        return canon.declaration(telescope(declaration), declaration.statement(), value)
+        if id(declaration) not in self._read:
+            value = declaration.value() if counts_value(declaration) else None
+            parts = telescope(declaration), declaration.statement(), value
+            self._read[id(declaration)] = parts
+        return Canon(spelled, through).declaration(*self._read[id(declaration)])
+
+    def tokens(self, declaration: Declaration) -> tuple[str, ...]:
+        """The tokens of what a declaration states."""
+        if id(declaration) not in self._tokens:
+            self._tokens[id(declaration)] = statement_tokens(declaration)
+        return self._tokens[id(declaration)]
 
 
 def counts_value(declaration: Declaration) -> bool:
@@ -248,7 +266,7 @@ def compare(left: Source, right: Source, *, statements_only: bool = False) -> Co
     """
     a, b = _Side.of(left), _Side.of(right)
     pairs, only_a, only_b = _matched(a.file.declarations, b.file.declarations)
-    renamed = _renamed(only_a, only_b)
+    renamed = _renamed(a, only_a, b, only_b)
     for x, y in renamed:
         b.renamed[canonical(y.full_name)] = canonical(x.full_name)
     gone = {id(x) for x, _ in renamed} | {id(y) for _, y in renamed}
@@ -295,11 +313,14 @@ def _matched(
     return pairs, only, [y for y in right if id(y) not in taken]
 
 
-def _renamed(left: Sequence[Declaration], right: Sequence[Declaration]) -> _Found:
+def _renamed(
+    a: _Side, left: Sequence[Declaration], b: _Side, right: Sequence[Declaration]
+) -> _Found:
     """Pairs of unmatched declarations whose statements are alike enough, the likest first."""
     if not left or not right:
         return []
-    bags_a, bags_b = [_bag(x) for x in left], [_bag(y) for y in right]
+    bags_a = [_bag(a.tokens(x), x.name) for x in left]
+    bags_b = [_bag(b.tokens(y), y.name) for y in right]
     scores = []
     for i, (x, p) in enumerate(zip(left, bags_a, strict=True)):
         for j, (y, q) in enumerate(zip(right, bags_b, strict=True)):
@@ -319,9 +340,9 @@ def _renamed(left: Sequence[Declaration], right: Sequence[Declaration]) -> _Foun
     return out
 
 
-def _bag(declaration: Declaration) -> Counter[str]:
+def _bag(tokens: tuple[str, ...], name: str) -> Counter[str]:
     """The tokens of a statement and their neighbours, counted; its own name left out."""
-    found = [t for t in statement_tokens(declaration) if t != declaration.name]
+    found = [t for t in tokens if t != name]
     return Counter(found) + Counter(f"{x} {y}" for x, y in pairwise(found))
 
 
@@ -333,7 +354,7 @@ def _pair(a: _Side, b: _Side, x: Declaration, y: Declaration, statements_only: b
         what = Difference(_word(x), _word(y), "another kind of declaration")
         return make("statement differs", differences=(what,), notes=tuple(notes))
     plain = not x.variables and not y.variables
-    if plain and statement_tokens(x) == statement_tokens(y):
+    if plain and a.tokens(x) == b.tokens(y):
         return make("same" if proof else "other proof", notes=tuple(notes))
     if not proof:
         notes.append("another proof")
@@ -344,9 +365,8 @@ def _pair(a: _Side, b: _Side, x: Declaration, y: Declaration, statements_only: b
             for word, kept in EVERYTHING.without()
             if not same(a.canon(x, kept), b.canon(y, kept), {})
         )
-        if not through and statement_tokens(x) != statement_tokens(y):
-            uses_renamed = b.renamed and any(t in b.renamed for t in statement_tokens(y))
-            through = () if uses_renamed or not plain else ("notation",)
+        if not through and plain and a.tokens(x) != _spelled_back(b.tokens(y), b.renamed):
+            through = ("notation",)
         if through:
             return make("same up to", through, notes=tuple(notes))
         kept_notes = tuple(n for n in notes if n != "another proof")
@@ -363,18 +383,19 @@ def _word(declaration: Declaration) -> Snippet:
 
 def _same_proof(x: Declaration, y: Declaration, renamed: Mapping[str, str]) -> bool:
     left, right = proof_tokens(x), proof_tokens(y)
-    if left == right:
-        return True
-    if not renamed:
-        return False
-    short = {new.split(".")[-1]: old.split(".")[-1] for new, old in renamed.items()}
-    back = tuple(_respelled(t, short) for t in right)
-    return left == back
+    return left == right or left == _spelled_back(right, renamed)
 
 
-def _respelled(token: str, names: Mapping[str, str]) -> str:
-    first, dot, rest = token.partition(".")
-    return names.get(first, first) + dot + rest
+def _spelled_back(tokens: tuple[str, ...], renamed: Mapping[str, str]) -> tuple[str, ...]:
+    """Tokens with renamed declarations called as on the left side."""
+    short = {new.rpartition(".")[2]: old.rpartition(".")[2] for new, old in renamed.items()}
+    if not short:
+        return tokens
+    out = []
+    for token in tokens:
+        first, dot, rest = token.partition(".")
+        out.append(short.get(first, first) + dot + rest)
+    return tuple(out)
 
 
 def _attribute_notes(x: Declaration, y: Declaration) -> Iterator[str]:
@@ -404,6 +425,9 @@ class _Walk:
 
     def differences(self, a: Node, b: Node, pairs: dict[int, int]) -> Iterator[Difference]:
         if same(a, b, pairs):
+            return
+        if {a.kind, b.kind} == {"bound", "name"} and a.label == b.label:
+            # The binder that one side lacks is a difference of its own.
             return
         if a.kind != b.kind or (a.label != b.label and a.kind != "entry"):
             yield self.whole(a, b)
@@ -530,7 +554,7 @@ class _Walk:
         shown = [s for s in (_snippet(n, side) for n in nodes) if s is not None]
         if not shown:
             return None
-        return Snippet(" ".join(s.text for s in shown), shown[0].line, shown[0].column)
+        return Snippet(" ".join(x.text for x in shown), shown[0].line, shown[0].column)
 
     def tokens(self, node: Node, start: int, stop: int, side: _Side) -> Snippet | None:
         words = [n.label for n in node.parts]

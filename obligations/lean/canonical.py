@@ -82,7 +82,7 @@ _MERGED = frozenset({"fun", "∀", "∃"})
 class Canon:
     """Normalises the terms of one declaration.
 
-    ``resolve`` gives a free name its full spelling.
+    ``resolve`` gives a free name the spelling it is compared by.
     """
 
     resolve: Callable[[str], str] = lambda name: name
@@ -122,6 +122,9 @@ class Canon:
                 return Node("named", name, (self.term(inner, scope),), 0, span)
             case s.App(fn, args):
                 parts = (self.term(fn, scope), *(self.term(a, scope) for a in args))
+                if parts[0].kind == "app":
+                    # What stood at the head was `fun x => f a x`.
+                    parts = (*parts[0].parts, *parts[1:])
                 return Node("app", "", parts, 0, span)
             case s.Proj(inner, name):
                 return Node("field", name, (self.term(inner, scope),), 0, span)
@@ -156,8 +159,9 @@ class Canon:
             for part in fields_:
                 node = Node("field", part, (node,), 0, span)
             return node
+        name = self.resolve(name)
         if self.through.notation:
-            name = _ALIASES.get(name, self.resolve(name))
+            name = _ALIASES.get(name, name)
         return Node("name", name, (), 0, span)
 
     def _raw(self, tokens: tuple[str, ...], scope: Mapping[str, int], span: Span | None) -> Node:
@@ -382,20 +386,20 @@ def digest(node: Node, marks: Mapping[int, object]) -> int:
 
 def same(a: Node, b: Node, pairs: dict[int, int]) -> bool:
     """Whether two terms are the same; ``pairs`` has which variable stands for which."""
-    known = dict(pairs)
+    own: dict[int, int] = {}
     stack = [(a, b)]
     while stack:
         a, b = stack.pop()
         if a.kind != b.kind or len(a.parts) != len(b.parts):
             return False
         if a.kind == "bound":
-            if known.get(a.uid) != b.uid:
+            if own.get(a.uid, pairs.get(a.uid)) != b.uid:
                 return False
             continue
         if a.label != b.label:
             return False
         if a.kind in TELESCOPES:
             for x, y in zip(a.parts[:-1], b.parts[:-1], strict=True):
-                known[x.uid] = y.uid
+                own[x.uid] = y.uid
         stack += zip(a.parts, b.parts, strict=True)
     return True

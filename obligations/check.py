@@ -798,8 +798,9 @@ class NetCheck:
     ) -> None:
         """Gradient nodes of the capstone against the loss's slopes."""
         missing = list(dict.fromkeys(x.path[1:] for x in found if x.path[1:] not in at.slopes))
-        slopes = self._slopes(at.point, missing, [at.direction(p) for p in missing])
-        at.slopes.update(zip(missing, slopes, strict=True))
+        if missing:
+            slopes = self._slopes(at.point, missing, [at.direction(p) for p in missing])
+            at.slopes.update(zip(missing, slopes, strict=True))
         reasons = whole_zero_reasons(self.derived)
         for leaf in found:
             path = leaf.path[1:]

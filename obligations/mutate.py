@@ -545,6 +545,7 @@ class WholeNetTrials:
         self.clauses = split_clauses(body)
         self.types = self._types()
         self.samples: dict[int, list[tuple[NetSample, Evaluator, dict[str, Any]]]] = {}
+        self.nodes: dict[int, dict[tuple[str, ...], tuple[Array, float]]] = {}
         self.sides: dict[int, tuple[Array, Array]] = {}
         self.derivers: dict[str, Deriver] = {}
         for name, section in derived.sections.items():
@@ -614,28 +615,60 @@ class WholeNetTrials:
         return self.spelled(found.declaration)
 
     def spelled(self, d: Declaration) -> _Trial:
-        """Evaluate the clauses of a changed capstone, from the head down, until one fails."""
+        """Evaluate what is written differently in a changed capstone.
+
+        A cotangent that has the value it had changes nothing in what reads it. Where one has
+        another, the clauses it reaches are evaluated from the head down until one fails.
+        """
         bound, body = split_lets(d.type)
         clauses = split_clauses(body)
         before = {n: v for n, _, v in self.lets}
         changed = [n for n, _, v in bound if before.get(n) != v]
+        differing = [i for i, c in enumerate(clauses) if c != self.clauses[i]]
         moved: set[str] = set()
         for name, _, value in bound:
             if name in changed or free_names(value) & moved:
                 moved.add(name)
         try:
-            constants = self._fitting(d, bound, clauses, set(changed), moved)
+            handed = self._handed(d, bound, changed)
+            own = [self._clause(d, clauses[i], bound, set()) for i in differing]
         except ElabError as error:
             return _Trial(refused=error.message)
-        if not constants:
-            raise AssertionError("a fault of the whole net that changes nothing")
+
+        def reached() -> Iterator[Constant]:
+            """Every clause that a change reaches, from the head down."""
+            for i in reversed(range(len(clauses))):
+                if i in differing or free_names(clauses[i]) & moved:
+                    yield self._clause(d, clauses[i], bound, moved)
+
+        def deviation(seeds: Iterable[int]) -> float:
+            worst = 0.0
+            for at, base, values in self.at(seeds):
+                evaluator = _copied(base, self.check.env, set())
+                for constant in handed:
+                    assert constant.body is not None
+                    scope = scope_of(constant, {**at.values, **values})
+                    new = np.asarray(evaluator.value(constant.body, scope))
+                    worst = max(worst, relative_error(new, values[constant.name]))
+                for constant in own:
+                    scope = scope_of(constant, {**at.values, **values})
+                    was = self._nodes(at, base)
+                    for leaf in leaves(evaluator, constant.type, scope):
+                        if leaf.path not in was:
+                            return float("inf")
+                        old, scale = was[leaf.path]
+                        worst = max(worst, relative_error(node_value(evaluator, leaf), old, scale))
+            return worst
 
         def numbers(seeds: Iterable[int]) -> str:
-            for at, base, handed in self.at(seeds):
+            seeds = tuple(seeds)
+            if changed and not own and deviation(seeds) == 0.0:
+                return ""
+            for at, base, values in self.at(seeds):
                 evaluator = _copied(base, self.check.env, set())
-                for constant in constants:
+                for constant in reached():
                     tally = Tally()
-                    scope = scope_of(constant, {**at.values, **handed})
+                    scope = scope_of(constant, {**at.values, **values})
                     for leaf in leaves(evaluator, constant.type, scope):
                         self.check.tensors([leaf], at, evaluator, tally, {})
                         if tally.over():
@@ -645,83 +678,62 @@ class WholeNetTrials:
         found = numbers(SEEDS)
         notes: dict[str, None] = {}
         if not found:
-            for constant in constants:
-                notes |= dict.fromkeys(misplaced_fields(constant.type, self.check.env, self.net))
-        return _Trial(
-            "",
-            found,
-            next(iter(notes), ""),
-            numbers,
-            lambda seeds: self._deviation(constants, seeds),
-        )
+            terms = [c.type if c.body is None else c.body for c in (*handed, *own)]
+            for term in terms:
+                notes |= dict.fromkeys(misplaced_fields(term, self.check.env, self.net))
+        return _Trial("", found, next(iter(notes), ""), numbers, deviation)
 
-    def _fitting(
-        self,
-        d: Declaration,
-        bound: list[tuple[str, s.Term | None, s.Term]],
-        clauses: list[s.Term],
-        changed: set[str],
-        moved: set[str],
-    ) -> list[Constant]:
-        """The clauses that a change reaches, each as a statement of its own, from the head down.
-
-        What it leaves alone becomes a binder. Every changed ``let`` is elaborated at the type it
-        must have, and every changed clause, so that a change that does not fit is refused.
-        """
-        earlier: list[str] = []
-        for name, _, value in bound:
-            if name in changed:
-                one = s.Bin("=", s.Num(1), s.Num(1))
-                self._elaborate(d, earlier, [], s.Let(name, self.types[name], value, one))
-            earlier.append(name)
-        out = []
-        for i in reversed(range(len(clauses))):
-            clause = clauses[i]
-            differs = clause != self.clauses[i]
-            if not differs and not free_names(clause) & moved:
-                continue
-            needed = _needed(clause, bound, moved)
-            inner = [(n, self.types[n], v) for n, _, v in bound if n in needed]
-            free = [n for n in self.types if n not in needed]
-            out.append(self._elaborate(d, free, inner, clause))
-        if not out:
-            # Only cotangents that nothing reads have changed.
-            raise AssertionError("a change that reaches no clause")
-        return out
-
-    def _elaborate(
-        self,
-        d: Declaration,
-        free: Iterable[str],
-        inner: list[tuple[str, s.Term, s.Term]],
-        body: s.Term,
-    ) -> Constant:
-        extra = binders([(n, self.types[n]) for n in free])
-        whole = replace(d, binders=(*d.binders, *extra), type=lets(inner, body))
-        scaled = narrowed(whole, self.check.env, self.check.by)
-        return elaborate_declaration(
-            self.check.env, d.name, scaled.binders, scaled.type, None
-        )
-
-    def _deviation(self, constants: list[Constant], seeds: Iterable[int]) -> float:
-        """The largest relative difference of a node from the unmutated one's."""
-        worst = 0.0
-        for at, base, handed in self.at(seeds):
+    def _nodes(
+        self, at: NetSample, base: Evaluator
+    ) -> dict[tuple[str, ...], tuple[Array, float]]:
+        """Every node of the unmutated capstone with the size of its terms, by its tensor."""
+        if id(at) not in self.nodes:
             constant = self.check.env.find(self.capstone.name)
             assert constant is not None
-            was = {
+            self.nodes[id(at)] = {
                 x.path: (node_value(base, x), float(np.max(node_magnitude(base, x))))
                 for x in leaves(base, constant.type, scope_of(constant, at.values))
             }
-            evaluator = _copied(base, self.check.env, set())
-            for part in constants:
-                scope = scope_of(part, {**at.values, **handed})
-                for leaf in leaves(evaluator, part.type, scope):
-                    if leaf.path not in was:
-                        return float("inf")
-                    old, scale = was[leaf.path]
-                    worst = max(worst, relative_error(node_value(evaluator, leaf), old, scale))
-        return worst
+        return self.nodes[id(at)]
+
+    def _handed(
+        self,
+        d: Declaration,
+        bound: list[tuple[str, s.Term | None, s.Term]],
+        changed: list[str],
+    ) -> list[Constant]:
+        """Each changed cotangent as a definition of the type it must have, over earlier ones."""
+        out = []
+        earlier: list[str] = []
+        for name, _, value in bound:
+            if name in changed:
+                extra = binders([(n, self.types[n]) for n in earlier])
+                whole = Declaration(
+                    "def", name, (*d.binders, *extra), self.types[name], value=value
+                )
+                scaled = narrowed(whole, self.check.env, self.check.by)
+                out.append(
+                    elaborate_declaration(
+                        self.check.env, name, scaled.binders, scaled.type, scaled.value
+                    )
+                )
+            earlier.append(name)
+        return out
+
+    def _clause(
+        self,
+        d: Declaration,
+        clause: s.Term,
+        bound: list[tuple[str, s.Term | None, s.Term]],
+        moved: set[str],
+    ) -> Constant:
+        """A clause as a statement of its own: what has not moved becomes a binder."""
+        needed = _needed(clause, bound, moved)
+        inner = [(n, self.types[n], v) for n, _, v in bound if n in needed]
+        extra = binders([(n, self.types[n]) for n in self.types if n not in needed])
+        whole = replace(d, binders=(*d.binders, *extra), type=lets(inner, clause))
+        scaled = narrowed(whole, self.check.env, self.check.by)
+        return elaborate_declaration(self.check.env, d.name, scaled.binders, scaled.type, None)
 
     # -- the loss --------------------------------------------------------------------------
 

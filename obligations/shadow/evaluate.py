@@ -403,6 +403,11 @@ class Evaluator:
         size = self.index_size(local, scope)
         if size is None:
             raise ObligationsError(f"'∀ {local.name} : {show(local.type)}' is not enumerated")
+        if isinstance(body, Op) and body.op == "=":
+            whole = self.at_once(local, body, size, scope, label)
+            if whole is not None:
+                yield whole
+                return
         rows = [list(self.equations(body, {**scope, local.uid: i}, label)) for i in range(size)]
         for group in zip(*rows, strict=True):
             yield Equation(
@@ -411,6 +416,25 @@ class Evaluator:
                 max(e.scale for e in group),
                 group[0].label,
             )
+
+    def at_once(
+        self, local: Local, body: Op, size: int, scope: Mapping[int, Any], label: str
+    ) -> Equation | None:
+        """A node's equation at every index in one evaluation; ``None`` where it has another form.
+
+        The index is a column, so that the sums inside keep the last axis to themselves.
+        """
+        left, right = body.left, body.right
+        if not (isinstance(left, Apply) and left.arg is local and gradient_node(left) is not None):
+            return None
+        if not _sums_of_entries(local, right):
+            return None
+        column = {**scope, local.uid: np.arange(size)[:, None]}
+        a, b = (np.asarray(self.value(side, column)) for side in (left, right))
+        if a.size != size or b.size != size:
+            return None
+        scale = self.magnitude(left, scope)
+        return Equation(a.reshape(1, size), b.reshape(1, size), scale, label)
 
     def equation(self, left: Typed, right: Typed, scope: Mapping[int, Any], label: str) -> Equation:
         a = np.asarray(self.value(left, scope))
@@ -489,6 +513,20 @@ def _pointwise(local: Local, body: Typed) -> bool:
             # Another index inside would need an axis of its own.
             return local.uid not in _free(body) and inner is not None and inner_body is not None
     return all(_pointwise(local, p) for p in parts(body))
+
+
+def _sums_of_entries(index: Local, term: Typed) -> bool:
+    """Whether ``term`` is sums of products of entries, ``index`` picking an entry of ``pdiv``."""
+    match term:
+        case Bound("∑", _, body):
+            return _sums_of_entries(index, body)
+        case Op("*", left, right):
+            return _sums_of_entries(index, left) and _sums_of_entries(index, right)
+        case Call("pdiv", (*head, i, _)):
+            return i is index and not any(index.uid in _free(a) for a in head)
+        case Apply():
+            return index.uid not in _free(term)
+    return False
 
 
 def _is_matrix(term: Typed) -> bool:

@@ -225,7 +225,7 @@ class Line:
 
 
 def measure(
-    roads: Mapping[str, Road] = ROADS,
+    roads: Mapping[str, Road] | None = None,
     seeds: Sequence[int] = (0, 1, 2),
     found: Iterable[Point] | None = None,
 ) -> tuple[Line, ...]:
@@ -233,6 +233,8 @@ def measure(
 
     Parameters
     ----------
+    roads
+        By name; :data:`ROADS` where none are given.
     found
         Points to measure at, instead of all of them.
 
@@ -241,6 +243,7 @@ def measure(
     ObligationsError
         When a gradient has another number of entries on one road than on another.
     """
+    roads = ROADS if roads is None else roads
     worst: dict[tuple[str, str], dict[tuple[str, str], float]] = {}
     sides: dict[str, dict[int, None]] = {}
     for at in points(seeds) if found is None else found:

@@ -456,7 +456,9 @@ class Deriver:
         return out
 
     def _definition_at(self, name: str) -> s.Term:
-        found = next(d for d in self.named.values() if d.name == name)
+        found = next((d for d in self.named.values() if d.name == name), None)
+        if found is None:
+            raise ObligationsError(f"the chain of {self.block.name} does not reach {name}")
         return found.applied()
 
     def hypothesis_binders(self) -> tuple[list[tuple[str, s.Term]], list[tuple[str, s.Term]]]:
@@ -896,7 +898,13 @@ class Deriver:
         if operation.padding is None or family is None or family == operation.padding:
             return clause
         other = operations()[(operation.word, operation.stride, family)]
-        return next(c for c in other.clauses if c.covers == clause.covers)
+        found = next((c for c in other.clauses if c.covers == clause.covers), None)
+        if found is None:
+            raise ObligationsError(
+                f"the library has no {family} gradient node of {' and '.join(clause.covers)} "
+                f"for a {operation.noun or operation.word}"
+            )
+        return found
 
 
 def _hlo(shape: Shape) -> s.Term:

@@ -887,9 +887,9 @@ class Bench:
             for block in self.blocks.values():
                 lean = {f: n for group in block.section.block.loose for n, f in group}
                 if field_name in lean:
-                    return written_reason(
-                        replace(change.exchange, old=lean[field_name], slot="b"), block.section
-                    )
+                    new = lean.get(change.exchange.new.removeprefix("w."), "")
+                    exchange = replace(change.exchange, old=lean[field_name], new=new)
+                    return written_reason(exchange, block.section)
         if isinstance(change, Whole) and mutant.fault == "loss: string exchanged":
             return _STRING
         if isinstance(change, Threaded):
@@ -969,6 +969,11 @@ def written_reason(change: Written, section: Section) -> str:
         return "a layer's derivative in its bias has neither weight nor input in it"
     if change.covers == ("W",) and change.slot == "b":
         return "an affine layer's derivatives in its input and its weight have no bias in them"
+    if entry is not None and entry.definition is not None:
+        from obligations.lean.parse import parse_term
+
+        if change.slot not in free_names(parse_term(entry.definition)):
+            return f"{change.head} is defined without its {change.slot}"
     fwd = section.forwards[section.first.name]
     parameters = {p.lean: p for x in fwd.sites.values() for p in x.parameters}
     old, new = (parameters.get(n.rsplit(".", 1)[-1]) for n in (change.old, change.new))

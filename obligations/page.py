@@ -19,6 +19,7 @@ from obligations.ledger import BOUND
 if TYPE_CHECKING:
     import jinja2
 
+    from obligations.audit import Audit
     from obligations.check_file import FileLedger
     from obligations.dag import Difference
     from obligations.derive import Section
@@ -222,6 +223,34 @@ def file_chapter(
         parts.append(blocks_part(sections))
     ok = found.ok(allow_unknown=allow_unknown)
     return Chapter(ledger.net, ok, summary.removeprefix(f"{ledger.net}: "), tuple(parts))
+
+
+def audit_chapter(found: Audit, sections: Mapping[str, Section] | None = None) -> Chapter:
+    """A training step audited: what differs, a row for each convention, the net's blocks."""
+    from obligations import audit
+
+    wrong = []
+    for row, mismatch in found.mismatches:
+        head, *lines = audit.shown(found, row, mismatch).split("\n")
+        span = found.place(mismatch)
+        at = f"{found.source.name}:{span.line}:{span.column}"
+        wrong.append(Finding(at, (head.removeprefix(f"{at}: "),), _outdented(lines)))
+    parts = [Part("Differences", findings=tuple(wrong))] if wrong else []
+    entries = [
+        Entry((r.convention, r.said, r.stated, r.note), r.ok if r.judged else None)
+        for r in found.rows
+    ]
+    table = Table(
+        ("convention", "verdict", "description", "found"),
+        _first(entries),
+        code=frozenset(),
+        verdict=1,
+    )
+    parts.append(Part("Conventions", (f"{found.net} against the artifact.",), table=table))
+    if sections is not None:
+        parts.append(blocks_part(sections))
+    said = audit.summary(found).removeprefix(f"{found.net}: ")
+    return Chapter(found.source.name, found.ok, said, tuple(parts))
 
 
 # -- parts -------------------------------------------------------------------------------------

@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
+    from obligations.audit import Audit
     from obligations.check_file import FileLedger
     from obligations.diff import Comparison
     from obligations.ledger import Ledger
+    from obligations.net import Net
     from obligations.page import Chapter
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
@@ -80,6 +82,14 @@ def diff_chapter(found: Comparison, a: str, settings: Mapping[str, str]) -> Chap
 
     drawn = None if a.endswith(".lean") else sections(load(a, settings))
     return page.diff_chapter(found, drawn)
+
+
+def audit_chapter(found: Audit, net: Net) -> Chapter:
+    """A chapter for a training step, the blocks of its net drawn."""
+    from obligations import page
+    from obligations.derive import sections
+
+    return page.audit_chapter(found, sections(net))
 
 
 def write(path: Path, command: str, found: Sequence[Chapter]) -> None:

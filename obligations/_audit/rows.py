@@ -1,0 +1,163 @@
+"""What an audit finds: a row per convention, with every place where it does not hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """A place where a convention does not hold.
+
+    ``line`` counts from 1; ``where`` names the place in the net's own terms.
+    """
+
+    line: int
+    where: str
+    found: str
+    expected: str
+
+    def message(self) -> str:
+        """One sentence."""
+        return f"{self.where}: {self.found}, expected {self.expected}"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One convention: at how many of ``total`` ``units`` it holds.
+
+    ``stated`` is what the description says of it; ``note`` what else was seen; ``beyond`` counts
+    what was found beside the ``total``. A row with ``judged`` false only tells what is there.
+    """
+
+    convention: str
+    stated: str
+    units: str
+    total: int
+    failing: int
+    mismatches: tuple[Mismatch, ...]
+    note: str = ""
+    judged: bool = True
+    beyond: int = 0
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing differs."""
+        return not self.judged or not self.mismatches
+
+    @property
+    def said(self) -> str:
+        """``holds at 36 of 36 sites``, ``differs at 35 of 36 sites, 1 besides``."""
+        held = f"{self.total - self.failing} of {self.total} {self.units}"
+        if not self.judged:
+            return f"noted at {held}" if self.total else "noted"
+        besides = f", {self.beyond} besides" if self.beyond else ""
+        return f"{'holds' if self.ok else 'differs'} at {held}{besides}"
+
+    def as_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "convention": self.convention,
+            "stated": self.stated,
+            "holds": self.ok if self.judged else None,
+            "at": self.total - self.failing,
+            "of": self.total,
+            "units": self.units,
+            "beside": self.beyond,
+            "note": self.note,
+            "differences": [
+                {"line": m.line, "where": m.where, "found": m.found, "expected": m.expected}
+                for m in self.mismatches
+            ],
+        }
+
+
+@dataclass(slots=True)
+class Ledger:
+    """Rows while they are filled, in the order in which they were opened."""
+
+    open: dict[str, _Open] = field(default_factory=dict)
+
+    def row(self, convention: str, units: str = "sites", stated: str = "") -> _Open:
+        """The row of a convention, opened when it is not."""
+        return self.open.setdefault(convention, _Open(convention, units, stated))
+
+    def note(self, convention: str, text: str) -> None:
+        """A row that only tells."""
+        self.row(convention).judged = False
+        self.row(convention).note = text
+
+    def rows(self) -> tuple[Row, ...]:
+        """The rows, finished."""
+        return tuple(o.done() for o in self.open.values())
+
+
+@dataclass(slots=True)
+class _Open:
+    convention: str
+    units: str
+    stated: str
+    note: str = ""
+    judged: bool = True
+    total: int = 0
+    failed: dict[str, None] = field(default_factory=dict)
+    beyond: int = 0
+    mismatches: list[Mismatch] = field(default_factory=list)
+
+    def count(self, where: str, problems: Iterable[Mismatch]) -> None:
+        """One more place, with what is wrong there."""
+        self.total += 1
+        for problem in problems:
+            self.failed[where] = None
+            self.mismatches.append(problem)
+
+    def check(self, line: int, where: str, found: object, expected: object, what: str = "") -> None:
+        """One more place: ``found`` against ``expected``."""
+        self.count(where, difference(line, where, found, expected, what))
+
+    def extra(self, line: int, where: str, found: str, expected: str) -> None:
+        """Something beside the places that are counted."""
+        self.beyond += 1
+        self.mismatches.append(Mismatch(line, where, found, expected))
+
+    def done(self) -> Row:
+        mismatches = tuple(sorted(self.mismatches, key=lambda m: m.line))
+        return Row(
+            self.convention,
+            self.stated,
+            self.units,
+            self.total,
+            len(self.failed),
+            mismatches,
+            self.note,
+            self.judged,
+            self.beyond,
+        )
+
+
+def difference(
+    line: int, where: str, found: object, expected: object, what: str = ""
+) -> list[Mismatch]:
+    """A mismatch when the two are not equal."""
+    if found == expected:
+        return []
+    lead = f"{what} " if what else ""
+    return [Mismatch(line, where, f"{lead}{text(found)}", text(expected))]
+
+
+def unless(ok: bool, line: int, where: str, found: str, expected: str) -> list[Mismatch]:
+    """A mismatch unless a condition holds."""
+    return [] if ok else [Mismatch(line, where, found, expected)]
+
+
+def text(value: object) -> str:
+    """A found or expected thing as a reader takes it."""
+    if isinstance(value, tuple):
+        if all(isinstance(v, int) for v in value):
+            return "×".join(map(str, value)) or "none"
+        return ", ".join(text(v) for v in value) or "none"
+    if isinstance(value, float):
+        return f"{value:.10g}"
+    return str(value)

@@ -1,0 +1,110 @@
+"""``obligations audit``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from obligations.commands import options, paging
+
+if TYPE_CHECKING:
+    from obligations.audit import Audit, Row
+
+SHOWN = 8
+"""How many places of one convention are shown; all are in the JSON and on the page."""
+
+
+@click.command("audit")
+@options.net
+@click.argument("files", metavar="[FILE.mlir]...", nargs=-1)
+@options.settings
+@click.option(
+    "--artifacts",
+    "folder",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Audit every training step in DIR whose file name starts with the net's.",
+)
+@click.option(
+    "--numbers/--no-numbers",
+    default=None,
+    help="Evaluate the artifact and compare its gradients (default: when it is small).",
+)
+@click.option(
+    "--json",
+    "json_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write what was found to FILE as JSON.",
+)
+@paging.html
+def command(
+    net: str,
+    files: tuple[str, ...],
+    settings: dict[str, str],
+    folder: Path | None,
+    numbers: bool | None,
+    json_file: Path | None,
+    html_file: Path | None,
+) -> int:
+    """Hold the conventions of NET against StableHLO training steps.
+
+    A line per convention says at how many places it holds, and where it does not: the line in the
+    file, what is there, what the description says. The code is 0 when all hold.
+    """
+    from obligations import report
+    from obligations.audit import artifacts, audit, load
+    from obligations.net_reader import load as load_net
+
+    described = load_net(net, settings)
+    wanted = [*files, *(() if folder is None else artifacts(described, folder))]
+    if not wanted:
+        if folder is None:
+            raise click.UsageError("name a FILE.mlir, or a folder by --artifacts")
+        raise click.UsageError(f"{folder} has no training step of {described.name}")
+    found = []
+    for name in wanted:
+        with report.working(f"audit {name}"):
+            found.append(audit(described, load(name), numbers=numbers))
+        _print(found[-1], whole=len(wanted) == 1)
+    if len(found) > 1:
+        good = sum(a.ok for a in found)
+        click.echo(f"{described.name}: {good} of {len(found)} training steps agree")
+    if json_file is not None:
+        from obligations.generate import replace_file
+
+        text = json.dumps([a.as_json() for a in found], indent=2, ensure_ascii=False)
+        replace_file(json_file, text + "\n")
+    if html_file is not None:
+        paging.write(html_file, "audit", [paging.audit_chapter(a, described) for a in found])
+    return 0 if all(a.ok for a in found) else 1
+
+
+def _print(found: Audit, *, whole: bool) -> None:
+    """The rows and what differs; of a good one among several, a line."""
+    from obligations import report
+    from obligations.audit import summary
+
+    if whole:
+        rows = [(r.convention, r.stated, r.said, r.note) for r in found.rows]
+        report.table(("convention", "description", "artifact", "found"), rows)
+    for row in found.rows:
+        if not row.ok:
+            if not whole:
+                click.echo(f"{row.convention}: {row.said}")
+            _differences(found, row)
+    lead = "" if whole else f"{found.source.name}: "
+    click.echo(lead + summary(found))
+
+
+def _differences(found: Audit, row: Row) -> None:
+    from obligations.audit import shown
+
+    for mismatch in row.mismatches[:SHOWN]:
+        click.echo(f"{shown(found, row, mismatch)}")
+    more = len(row.mismatches) - SHOWN
+    if more > 0:
+        click.echo(f"  {row.convention}: and {more} more")

@@ -33,15 +33,19 @@ class Layer:
     pads: tuple[int, int] = (0, 0)
     features: int = 0
     bias: str = "zero"
+    mask: str = ""
 
 
 @dataclass(frozen=True)
 class Net:
-    """A net: examples, channels and size of its input ``x``, its layers, classes, smoothing."""
+    """A net: examples, channels and size of its input ``x``, its layers, classes, smoothing.
+
+    ``size`` is rows and columns, or both in one. The mask of a dropout is an argument.
+    """
 
     batch: int
     channels: int
-    size: int
+    size: int | tuple[int, int]
     layers: tuple[Layer, ...]
     classes: int = 3
     alpha: float = 0.1
@@ -103,21 +107,20 @@ def head(x: str, weight: str = "Wd", bias: str = "bd") -> tuple[Layer, ...]:
 
 def shapes(net: Net) -> dict[str, Shape]:
     """The shape, in NCHW, of every activation (``x`` included) and parameter."""
-    out: dict[str, Shape] = {"x": (net.batch, net.channels, net.size, net.size)}
+    rows, columns = (net.size, net.size) if isinstance(net.size, int) else net.size
+    out: dict[str, Shape] = {"x": (net.batch, net.channels, rows, columns)}
     for layer in net.layers:
-        n, c, h, *_ = (*out[layer.inputs[0]], 0, 0)
+        n, c, *size = out[layer.inputs[0]]
         k, s = layer.kernel, layer.stride
-        after = (h + sum(layer.pads) - k) // s + 1
-        if layer.kind == "conv":
-            out[layer.params[0]] = (layer.features, c, k, k)
+        after = tuple((h + sum(layer.pads) - k) // s + 1 for h in size)
+        if layer.kind in ("conv", "depthwise"):
+            features = layer.features if layer.kind == "conv" else c
+            out[layer.params[0]] = (features, c if layer.kind == "conv" else 1, k, k)
             if len(layer.params) > 1:
-                out[layer.params[1]] = (layer.features,)
-            out[layer.out] = (n, layer.features, after, after)
-        elif layer.kind == "depthwise":
-            out[layer.params[0]] = (c, 1, k, k)
-            out[layer.out] = (n, c, after, after)
+                out[layer.params[1]] = (features,)
+            out[layer.out] = (n, features, *after)
         elif layer.kind == "maxpool":
-            out[layer.out] = (n, c, after, after)
+            out[layer.out] = (n, c, *after)
         elif layer.kind == "gap":
             out[layer.out] = (n, c)
         elif layer.kind == "dense":
@@ -128,6 +131,8 @@ def shapes(net: Net) -> dict[str, Shape]:
             for p in layer.params:
                 out[p] = (c,)
             out[layer.out] = out[layer.inputs[0]]
+            if layer.mask:
+                out[layer.mask] = out[layer.out]
     return out
 
 
@@ -159,6 +164,8 @@ def loss(net: Net, x: Any, onehot: Any, params: dict[str, Any]) -> Any:
             y = np.where(v.real > 0, v, 0)
         elif layer.kind == "relu6":
             y = np.where(v.real > 6, 6, np.where(v.real > 0, v, 0))
+        elif layer.kind == "dropout":
+            y = v * params[layer.mask]
         elif layer.kind == "add":
             y = v + at[layer.inputs[1]]
         elif layer.kind == "maxpool":
@@ -403,10 +410,11 @@ def render(
     w.prefix = w.pick("v", "t", "")
     sizes = shapes(net)
     names = parameters(net)
-    arguments: dict[str, Shape] = {"x": (net.batch, net.channels * net.size * net.size)}
+    arguments: dict[str, Shape] = {"x": (net.batch, math.prod(sizes["x"][1:]))}
     arguments |= {p: sizes[p] for p in names}
     states = {"sgd": "", "momentum": "v", "adam": "mv", "rmsprop": "v"}[optimizer]
     arguments |= {f"{p}_{s}": sizes[p] for s in states for p in names}
+    arguments |= {layer.mask: sizes[layer.mask] for layer in net.layers if layer.mask}
     arguments |= {"lr": (), "onehot": (net.batch, net.classes)}
     w.shape |= arguments
     book = _Book(net, w, sizes)
@@ -855,6 +863,14 @@ def _dense_backward(b: _Book, layer: Layer, g: str) -> None:
     b.gradients[bias] = w.total(g, [0])
 
 
+def _dropout_forward(b: _Book, layer: Layer) -> str:
+    return b.w.both("multiply", b.value(layer.inputs[0]), layer.mask)
+
+
+def _dropout_backward(b: _Book, layer: Layer, g: str) -> None:
+    b.send(layer.inputs[0], b.w.both("multiply", b.w.to(g, b.sizes[layer.out]), layer.mask))
+
+
 _FORWARD = {
     "conv": _conv_forward,
     "depthwise": _conv_forward,
@@ -862,6 +878,7 @@ _FORWARD = {
     "relu": _relu_forward,
     "relu6": _relu_forward,
     "add": _add_forward,
+    "dropout": _dropout_forward,
     "maxpool": _maxpool_forward,
     "gap": _gap_forward,
     "dense": _dense_forward,
@@ -873,6 +890,7 @@ _BACKWARD = {
     "relu": _mask,
     "relu6": _mask,
     "add": _add_backward,
+    "dropout": _dropout_backward,
     "maxpool": _maxpool_backward,
     "gap": _gap_backward,
     "dense": _dense_backward,

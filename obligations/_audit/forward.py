@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from obligations._audit.match import Matching
 from obligations._audit.rows import Ledger, Mismatch, difference, text, unless
@@ -264,12 +265,9 @@ def _pools(m: Matching, out: Ledger) -> None:
         )
 
 
-def pool_problems(
-    place: Place, line: int, where: str, attributes: dict[str, object] | object
-) -> list[Mismatch]:
+def pool_problems(place: Place, line: int, where: str, a: Mapping[str, Any]) -> list[Mismatch]:
     """A pool's window, stride and the last row of its first window; later pads are no matter."""
-    a = attributes
-    assert hasattr(a, "__getitem__") and place.site.operation is not None
+    assert place.site.operation is not None
     size = kernel_size(place)
     due = tuple(window(place.site.operation, n) for n in size)
     last = tuple(n - 1 - low for n, (low, _) in zip(a["window"], a["pads"], strict=True))

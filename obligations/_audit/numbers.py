@@ -50,11 +50,11 @@ def compare(m: Matching, module: Module, out: Ledger, *, always: bool) -> None:
         node = m.found.gradients.get(name)
         if node is None or node.value not in have:
             continue
-        error = _error(have[node.value].reshape(-1), wanted, scale)
-        worst = max(worst, error)
-        what = f"the gradient's value, relative error {error:.1e}"
+        off = _error(have[node.value].reshape(-1), wanted, scale)
+        worst = max(worst, off)
+        what = f"the gradient's value, relative error {off:.1e}"
         bad = [Mismatch(node.line, name, what, f"at most {BOUND:.0e}")]
-        row.count(name, bad if not error <= BOUND else [])
+        row.count(name, bad if not off <= BOUND else [])
     row.note = f"worst relative error {worst:.1e}"
 
 
@@ -155,8 +155,7 @@ def _shadow(
     record = Record(net.record, dict(fields))
     logits = whole.prefixes(batch, loss.classes, record, x, options)[-1]
     g = smoothed_cotangent(batch, loss.classes, alpha, divisor, logits, target)
-    numbers = (alpha, divisor, g, options, {})
-    point = NetPoint(batch, loss.classes, record, x, target, *numbers)
+    point = NetPoint(batch, loss.classes, record, x, target, alpha, divisor, g, options, margins={})
     capstone = next(o for o in derived.obligations if o.kind == "capstone")
     constant = env.find(capstone.name)
     assert constant is not None

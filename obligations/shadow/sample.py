@@ -30,7 +30,9 @@ class Margins:
     """How far a point is from every kink.
 
     ``kinks`` and ``gaps`` give the smallest distance per activation and per pool, by site;
-    ``regions`` per activation whether its input lies in all three of below 0, (0, 6), above 6.
+    ``regions`` per activation whether its input lies in all three of below 0, (0, 6), above 6;
+    per pool over an activation whether some windows hold nothing but masked zeros, and some do
+    not: a mask that only meets a pool's maximum would not matter otherwise.
     """
 
     kinks: Mapping[str, float] = field(default_factory=dict)
@@ -62,6 +64,9 @@ def margins(case: Case, values: Mapping[str, Array] | None = None) -> Margins:
             gap, exempt = operation.window_gap(axes(site, case.sizes), v)
             kept = gap[~exempt]
             gaps[site.name] = float(kept.min()) if kept.size else float("inf")
+            source = case.fwd.sites.get(case.fwd.real(site.inputs[0]))
+            if source is not None and source.operation is not None and source.operation.kinks:
+                regions[site.name] = bool(exempt.any() and kept.size)
         elif operation.kinks:
             kinks[site.name] = min(float(np.min(np.abs(v - k))) for k in operation.kinks)
             low, high = REGIONS
@@ -81,7 +86,7 @@ def tensor(symbol: str, shape: tuple[int, ...], rng: np.random.Generator) -> Arr
     value past 6; ε is positive.
     """
     if symbol == "ε":
-        return np.asarray(rng.uniform(0.01, 0.5, (1, 1)))
+        return np.asarray(10.0 ** rng.uniform(-2.0, 0.3, (1, 1)))
     if symbol == "γ":
         size: Array = rng.uniform(2.5, 5.0, shape)
         sign = np.where(np.arange(size.size) % 2 == rng.integers(2), 1.0, -1.0)

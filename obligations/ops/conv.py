@@ -82,11 +82,25 @@ def correlate(
 
 
 def _product(rows: Array, columns: Array) -> Array:
-    """A matrix product; a real matrix takes the two parts of complex columns apart."""
+    """A matrix product; where one matrix is real, the two parts of the other one apart."""
+    if np.iscomplexobj(rows) and not np.iscomplexobj(columns) and columns.shape[0] == 1:
+        return _probed_rows(rows, columns[0])
     apart = np.iscomplexobj(columns) and not np.iscomplexobj(rows)
     right = np.ascontiguousarray(columns).view(columns.real.dtype) if apart else columns
     product: Array = rows @ right
     return product.view(columns.dtype) if apart else product
+
+
+def _probed_rows(rows: Array, columns: Array) -> Array:
+    """``(p, 1, r, k)`` complex times ``(m, k, n)`` real, the parts as rows of one product."""
+    probes, _, r, k = rows.shape
+    examples, _, n = columns.shape
+    both = np.concatenate([rows.real, rows.imag], axis=-2)[:, 0]
+    product = both @ columns.swapaxes(0, 1).reshape(k, examples * n)
+    parts = product.reshape(probes, 2, r, examples, n).swapaxes(2, 3)
+    out = np.empty((probes, examples, r, n), rows.dtype)
+    out.real, out.imag = parts[:, 0], parts[:, 1]
+    return out
 
 
 def taps(

@@ -11,23 +11,35 @@ from obligations.ops.conv import taps
 from obligations.ops.core import align, join, split
 
 
-def _windows(c: int, h: int, w: int, x: Array) -> Array:
-    """The nine candidates of every window, ``-∞`` outside the image: ``(p, m, c, h, w, 9)``.
+def _padded(c: int, h: int, w: int, x: Array) -> Array:
+    """Images with ``-∞`` above and to the left: ``(p, m, c, 2h + 1, 2w + 1)``.
 
     Window ``i`` covers rows ``2i - 1 … 2i + 1``, so that only the top and the left stick out.
     """
     image = split(x, c, 2 * h, 2 * w)
     padded = np.full((*image.shape[:3], 2 * h + 1, 2 * w + 1), -np.inf, image.dtype)
     padded[..., 1:, 1:] = image
+    return padded
+
+
+def _windows(c: int, h: int, w: int, x: Array) -> Array:
+    """The nine candidates of every window: ``(p, m, c, h, w, 9)``."""
+    padded = _padded(c, h, w, x)
     windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(-2, -1))
-    return windows[:, :, :, ::2, ::2].reshape(*image.shape[:3], h, w, 9)
+    return windows[:, :, :, ::2, ::2].reshape(*padded.shape[:3], h, w, 9)
 
 
 def max_pool(c: int, h: int, w: int, x: Array) -> Array:
-    """The largest of each window, by real part; ``(p, *batch, c*2h*2w)`` to ``(…, c*h*w)``."""
-    windows = _windows(c, h, w, x)
-    first = windows.real.argmax(axis=-1)[..., None]
-    return join(np.take_along_axis(windows, first, axis=-1), x)
+    """The largest of each window, by real part, and the first of equals.
+
+    ``(p, *batch, c*2h*2w)`` to ``(p, *batch, c*h*w)``.
+    """
+    padded = _padded(c, h, w, x)
+    best = padded[..., : 2 * h : 2, : 2 * w : 2]
+    for i, j in np.ndindex(3, 3):
+        other = padded[..., i : i + 2 * h : 2, j : j + 2 * w : 2]
+        best = np.where(other.real > best.real, other, best)
+    return join(best, x)
 
 
 def max_pool_back(c: int, h: int, w: int, x: Array, dy: Array) -> Array:

@@ -40,8 +40,8 @@ from obligations.ops.base import Array, Name
 STEP = 1e-30
 """The complex step."""
 
-BUDGET = 4_000_000
-"""How many complex numbers one batch of probes may hold per value."""
+BUDGET = 1_000_000
+"""How many complex numbers one batch of probes may hold per value. More would not fit the caches."""
 
 
 class NotEvaluable(ObligationsError):

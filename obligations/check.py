@@ -246,8 +246,8 @@ class BlockCheck:
     """Confirms the obligations of one block at sampled points.
 
     With ``tolerant``, a statement that cannot be evaluated is a verdict of its own; otherwise it
-    raises. ``slots`` are the block's clauses as its forward implies them (made here where not
-    given). With ``brief``, a bundle is left at the first column over the bound.
+    raises. ``slots`` are the block's clauses as its forward implies them and ``values`` the
+    meanings of the net's names (made here where not given). With ``brief``, a bundle is left at the first column over the bound.
     """
 
     def __init__(
@@ -258,6 +258,7 @@ class BlockCheck:
         *,
         tolerant: bool = False,
         slots: Mapping[str, Expected] | None = None,
+        values: Mapping[str, Callable[..., Any]] | None = None,
         brief: bool = False,
     ) -> None:
         self.derived = derived
@@ -267,7 +268,7 @@ class BlockCheck:
         self.net = derived.net
         self.env = env
         self.section = section
-        self.values = net_values(self.net, env)
+        self.values = net_values(self.net, env) if values is None else values
         self.slots = expected_clauses(self.net, section.block, env) if slots is None else slots
 
     def check(

@@ -238,6 +238,7 @@ class _Ready:
     sample: Sample
     evaluator: Evaluator
     held: set[str] = field(default_factory=set)
+    values: dict[str, dict[str, tuple[Array, float]]] = field(default_factory=dict)
 
 
 class Block:
@@ -255,6 +256,7 @@ class Block:
         ]
         self.by_name = {o.name: o for o in self.obligations}
         self.slots: Mapping[str, Expected] = expected_clauses(self.net, section.block, env)
+        self.values = net_values(self.net, env)
         self.certified: dict[str, tuple[Forward, Certified]] = {
             k: (f, certify(f)) for k, f in section.forwards.items()
         }
@@ -263,7 +265,9 @@ class Block:
 
     def check(self, env: Environment, section: Section) -> BlockCheck:
         """The ordinary check of the block's statements, over another environment."""
-        return BlockCheck(self.derived, env, section, slots=self.slots, brief=True)
+        return BlockCheck(
+            self.derived, env, section, slots=self.slots, values=self.values, brief=True
+        )
 
     def at(self, seeds: Iterable[int]) -> Iterator[_Ready]:
         """Samples, made when first asked for."""
@@ -313,7 +317,23 @@ class Block:
             obligations = [*deriver.cotangents(), *deriver.bundle()]
         except ObligationsError as error:
             return _Trial(refused=error.message)
+        names = {o.name for o in obligations}
+        for o in self.obligations:
+            if o.kind == "cotangent" and o.site == section.block.input and o.name not in names:
+                # What the whole net would take for the definition that is gone.
+                value = self._handed_on(deriver, section, o.kinds[0])
+                if value is None:
+                    return _Trial(refused=f"{o.kinds[0]} hands on no cotangent")
+                changed = replace(o.declaration, value=value)
+                obligations.append(replace(o, declaration=changed))
         return self.trial(obligations, section)
+
+    def _handed_on(self, deriver: Deriver, section: Section, kind: str) -> s.Term | None:
+        output = section.emitted[kind].output
+        if output is None:
+            return None
+        fwd = section.forwards[kind]
+        return deriver.term(output, section.emitted[kind], fwd)
 
     def trial(self, obligations: list[Obligation], section: Section) -> _Trial:
         """Evaluate what is written differently among ``obligations`` than unmutated.
@@ -340,10 +360,12 @@ class Block:
         env = Environment(self.env.sources, self.env.prefixes, dict(self.env.constants))
         check = self.check(env, section)
         parts: dict[str, Constant] = {}
+        whole: set[str] = set()
         try:
             for o in roots:
                 if o.kind == "bundle":
-                    part = self._changed_part(o, changed)
+                    part, places = self._changed_part(o, changed)
+                    whole |= {q for i in places for q in o.slots[i].parameters}
                     parts[o.name] = elaborate_declaration(
                         env, o.name, part.binders, part.type, part.value
                     )
@@ -389,7 +411,7 @@ class Block:
         if not found:
             for o in roots:
                 if o.name in parts:
-                    notes |= self._counted(o, env)
+                    notes |= self._counted(o, parts[o.name], env, whole)
         return _Trial("", found, next(iter(notes), ""), numbers, deviation)
 
     def _declare(self, env: Environment, d: Declaration) -> None:
@@ -433,24 +455,30 @@ class Block:
         for note in misplaced(part.body, evaluator.env, at.point.case.fwd):
             tally.worse("fails", note)
 
-    def _counted(self, o: Obligation, env: Environment) -> dict[str, None]:
-        """What a bundle says of a parameter twice or not at all."""
-        d = o.declaration
-        constant = elaborate_declaration(env, o.name, d.binders, d.type, d.value)
-        assert constant.body is not None
+    def _counted(
+        self, o: Obligation, part: Constant, env: Environment, tied: set[str]
+    ) -> dict[str, None]:
+        """What a bundle says of a parameter twice or not at all.
+
+        ``tied`` are the parameters that the clauses in ``part`` should tie.
+        """
+        assert part.body is not None
         ready = next(self.at(SEEDS))
         evaluator = _copied(ready.evaluator, env, {o.name})
-        scope = scope_of(constant, ready.sample.bindings(False))
-        seen = Counter(x.path[-1] for x in leaves(evaluator, constant.body, scope))
-        lean = [p.lean for p in self.section.forwards[self.section.first.name].trained()]
+        scope = scope_of(part, ready.sample.bindings(False))
+        seen = Counter(x.path[-1] for x in leaves(evaluator, part.body, scope))
+        fwd = self.section.forwards[self.section.first.name]
+        due = Counter(fwd.parameters[q].lean for q in tied)
         return {
-            f"{n} has {'no clause' if not seen[n] else f'{seen[n]} clauses'}": None
-            for n in lean
-            if seen[n] != 1
+            f"{n} has {'no clause' if seen[n] < due[n] else 'a clause too many'}": None
+            for n in (*due, *seen)
+            if seen[n] != due[n]
         }
 
-    def _changed_part(self, o: Obligation, changed: set[str]) -> Declaration:
-        """A bundle's declaration with only the clauses that differ from the unmutated one's."""
+    def _changed_part(
+        self, o: Obligation, changed: set[str]
+    ) -> tuple[Declaration, list[int]]:
+        """A bundle with only the clauses that differ from the unmutated one's, and their places."""
         d, old = o.declaration, self.by_name[o.name].declaration
         assert d.value is not None
         assert old.value is not None
@@ -464,11 +492,11 @@ class Block:
                 moved.add(name)
         clauses, known = split_clauses(body), split_clauses(old_body)
         kept = [
-            c
+            i
             for i, c in enumerate(clauses)
             if i >= len(known) or c != known[i] or free_names(c) & (moved | changed)
-        ]
-        return replace(d, value=lets(bound, conjunction(kept or clauses)))
+        ] or list(range(len(clauses)))
+        return replace(d, value=lets(bound, conjunction([clauses[i] for i in kept]))), kept
 
     def _deviation(
         self, o: Obligation, parts: Mapping[str, Constant], ready: _Ready, evaluator: Evaluator
@@ -483,7 +511,9 @@ class Block:
         assert constant is not None
         assert known is not None
         new = _values(o, constant, at, evaluator)
-        was = _values(old, known, at, ready.evaluator)
+        if o.name not in ready.values:
+            ready.values[o.name] = _values(old, known, at, ready.evaluator)
+        was = ready.values[o.name]
         return max(
             (
                 relative_error(a, was[key][0], was[key][1]) if key in was else float("inf")

@@ -40,7 +40,7 @@ from obligations.ops.base import Array, Name
 STEP = 1e-30
 """The complex step."""
 
-BUDGET = 1_000_000
+BUDGET = 500_000
 """How many complex numbers one batch of probes may hold per value. More would not fit the caches."""
 
 

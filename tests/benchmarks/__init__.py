@@ -1,0 +1,1 @@
+"""What is timed. Ratios are of one run; seconds say nothing of another machine."""

@@ -91,6 +91,10 @@ def group() -> None:
     """Derive, write and numerically confirm the tie files of verified training steps."""
 
 
+RECURSION = 5000
+"""Enough for some eight hundred layers, and far from what the C stack bears."""
+
+
 def main(args: list[str] | None = None) -> NoReturn:
     """Run the command line and exit with its code."""
     sys.exit(run(sys.argv[1:] if args is None else args))
@@ -98,6 +102,8 @@ def main(args: list[str] | None = None) -> NoReturn:
 
 def run(args: list[str]) -> int:
     """Run the command line; the exit code. No input makes it raise."""
+    # A net's theorem has a `let` for each layer, and terms are walked by recursion.
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION))
     for stream in (sys.stdout, sys.stderr):
         # A terminal that cannot show ← or γ gets an escape instead.
         if isinstance(stream, io.TextIOWrapper):

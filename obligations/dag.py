@@ -353,11 +353,27 @@ def resolve(fwd: Forward, flags: Mapping[str, bool], source: Source) -> Emitted:
         joined = next((n.at for n in (first, second) if n is not None), fwd.block.input)
         nodes[name] = FanIn(name, (operands[0], operands[1]), joined, statement.span)
     ordered = {s.name: nodes[s.name] for s in chain.statements if s.name in nodes}
+    _in_order(ordered, fwd, source)
     output = _output(fwd, ordered, chain.statements, named)
     reads = {
         r.parameter: ReadOf(r.parameter, named(r.cotangent), r.cotangent_span) for r in chain.reads
     }
     return Emitted(ordered, output, reads, chain.family, chain.span, emitted_graph(ordered))
+
+
+def _in_order(nodes: Mapping[str, Step | FanIn], fwd: Forward, source: Source) -> None:
+    """Refuse a chain in which a value is read before it is there."""
+    there = {INCOMING}
+    for node in nodes.values():
+        for name in sources_of(node):
+            if name in nodes and name not in there:
+                at = fwd.real(nodes[name].at)
+                raise InputError(
+                    source,
+                    node.span,
+                    f"{node.name} reads {name} (the cotangent at {at}), which comes after it",
+                )
+        there.add(node.name)
 
 
 def _output(

@@ -785,7 +785,7 @@ class Deriver:
             bound.append((let_name, None, self._let_value(speller, site)))
             let_names = {**let_names, site: let_name}
         cotangent_lets: dict[str, str] = {}
-        taken = {*STRINGS, *let_names.values()}
+        taken = {*STRINGS, *let_names.values(), *(n for n, _ in self.values())}
         for name in self._named_nodes():
             if name not in {r.cotangent for r in self.emitted.reads.values()}:
                 continue
@@ -992,6 +992,11 @@ def derive(
                 out += [definition, theorem]
     out.append(capstone(net, derivers, threading(net) if thread is None else thread))
     out.append(_loss(net))
+    seen: set[str] = set()
+    for obligation in out:
+        if obligation.name in seen:
+            raise ObligationsError(f"the file would declare {obligation.name} twice")
+        seen.add(obligation.name)
     return Derived(net, parts, tuple(out), _left_out(net))
 
 

@@ -88,7 +88,7 @@ def read_block(net: Context, block: text.BlockText) -> Block:
         incoming=str(needed(net, block, text.Incoming, "incoming").name),
         sites=sites,
         output=OUTPUT,
-        positive=_positive(b, sites),
+        positive=_positive(b, sites, kinds),
         smooth=_smooth(b),
         kinds=kinds,
         abbreviations={str(a.site): str(a.name) for a in abbreviations},
@@ -277,6 +277,9 @@ def _tie(b: BlockContext, line: text.Tie | None, has_graph: bool) -> InputTie | 
         return InputTie(name, None, f"{name}_eq_vjp", None)
     if line.of is not None:
         b.net.known(line.of, [str(n) for n, _, _ in cotangents.labels], "unknown cotangent")
+    elif cotangents.labels:
+        defined = [f"{cotangents.prefix}{label}" for label, _, _ in cotangents.labels]
+        b.net.known(line.definition, defined, "no cotangent is called")
     return InputTie(
         str(line.definition),
         None if line.of is None else str(line.of),
@@ -298,8 +301,8 @@ def _hypothesis(b: BlockContext, line: text.HypothesisLine) -> Hypothesis:
     )
 
 
-def _positive(b: BlockContext, sites: _Sites) -> tuple[Hypothesis, ...]:
-    """The positivity of every ε, where the block speaks of it at all."""
+def _positive(b: BlockContext, sites: _Sites, kinds: Sequence[Kind]) -> tuple[Hypothesis, ...]:
+    """The positivity of every ε, where the block speaks of it at all or a tie needs it."""
     lines = [h for h in entries(b.text, text.HypothesisLine) if h.word.type == "POSITIVE"]
     every = [s for of_kind in sites.values() for s in of_kind]
     with_hyper = list(dict.fromkeys(s.name for s in every if s.operation and s.operation.hyper))
@@ -309,11 +312,23 @@ def _positive(b: BlockContext, sites: _Sites) -> tuple[Hypothesis, ...]:
         if site not in with_hyper:
             b.net.fail(site, f"site {site} has no ε", nearest(site, with_hyper))
     b.net.distinct(spoken, "positivity at")
-    for name in with_hyper if lines else ():
+    tied = next((k for k in kinds if _is_tied(k)), None)
+    for name in with_hyper if lines or tied else ():
         if name not in spoken:
-            b.net.fail(lines[-1].binder, f"no field says that the ε of {name} is positive")
+            message = f"no field says that the ε of {name} is positive"
+            if lines:
+                b.net.fail(lines[-1].binder, message)
+            assert tied is not None
+            b.net.fail(b.name, f"{message}, which {tied.certificate} needs")
     b.net.distinct((line.binder for line in lines), "hypothesis")
     return tuple(_hypothesis(b, line) for line in lines)
+
+
+def _is_tied(kind: Kind) -> bool:
+    """Whether a theorem ties the kind's input cotangent to its certificate."""
+    if kind.certificate is None or kind.input is None:
+        return False
+    return kind.graph is not None or kind.input.of is not None
 
 
 def _smooth(b: BlockContext) -> Hypothesis | None:

@@ -14,6 +14,7 @@ from lark import Token
 from obligations._net import text
 from obligations._net.block import read_block
 from obligations._net.context import Context
+from obligations._net.declared import check_names
 from obligations._net.names import count, number, show_shape, substitute, symbol
 from obligations._net.text import at
 from obligations.errors import ObligationsError, Source, nearest
@@ -50,6 +51,7 @@ def resolve(source: Source, described: text.NetText, settings: Mapping[str, str]
     assert header.lean is not None
     assert header.input is not None
     blocks = _blocks(net)
+    check_names(net)
     input_shape = tuple(_literal_size(net, d) for d in header.input.shape)
     weights = _weights(net)
     layers = _layers(net, blocks, weights, input_shape)
@@ -73,7 +75,7 @@ def resolve(source: Source, described: text.NetText, settings: Mapping[str, str]
         capstone=_capstone(net, layers),
         order=_order(net, blocks),
         artifact=_artifact(net, layers),
-        scale=_scale(net, layers),
+        scale=_scale(net, layers, input_shape),
         settings=net.settings,
     )
 
@@ -436,6 +438,13 @@ def _order(net: Context, blocks: Mapping[str, Block]) -> tuple[tuple[str, tuple[
         for block in blocks if known is blocks else ():
             if block not in names:
                 net.fail(lines[0][0], f"the file has no `{word}` of {block}")
+    seen: set[str] = set()
+    for word, blocks_named in lines:
+        for name in blocks_named:
+            if word == "cotangents":
+                seen.add(str(name))
+            elif word == "bundles" and name not in seen:
+                net.fail(name, f"the bundle of {name} comes before its cotangents, which it reads")
     return tuple((str(word), tuple(str(n) for n in names)) for word, names in lines)
 
 
@@ -447,7 +456,7 @@ def _artifact(net: Context, layers: Sequence[Layer]) -> dict[str, str]:
     return {str(layer): str(name) for layer, name in pairs}
 
 
-def _scale(net: Context, layers: Sequence[Layer]) -> Scale:
+def _scale(net: Context, layers: Sequence[Layer], input_shape: Shape) -> Scale:
     """The narrowing of the whole net; every size is a multiple of the one it starts from."""
     scale = net.text.scale
     for given in (scale.channels, scale.size, scale.height, scale.width):
@@ -461,4 +470,12 @@ def _scale(net: Context, layers: Sequence[Layer]) -> Scale:
                 f"layer {layer.name} (line {layer.span.line}) is {layer.height} × {layer.width}, "
                 f"which is no multiple of {size}",
             )
+        for channels in layer.widths:
+            # The net's own input keeps its channels.
+            if channels % int(scale.channels) and channels != int(input_shape[0]):
+                net.fail(
+                    scale.channels,
+                    f"layer {layer.name} (line {layer.span.line}) has {channels} channels, "
+                    f"which is no multiple of {scale.channels}",
+                )
     return Scale(int(scale.channels), size, int(scale.height), int(scale.width))

@@ -1,0 +1,70 @@
+"""Nets that a careless or hostile hand could write: each is told, and none gets through."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from obligations import cli, generate
+from obligations.check import typed_environment
+from obligations.derive import derive
+from obligations.errors import InputError, ObligationsError, Source
+from obligations.net_reader import net_source, read_net
+
+TINY = (Path(__file__).parent / "nets/tiny.net").read_text("utf-8")
+
+
+def changed(text: str, old: str, new: str) -> Source:
+    assert text.count(old) == 1
+    return Source("a.net", text.replace(old, new))
+
+
+def test_a_value_read_before_it_is_there() -> None:
+    text = net_source("resnet34").text
+    old = "%dr1 = selectPosB(n1)  %dn1 = bnBatchBack(g1, c1)"
+    net = read_net(changed(text, old, "%dn1 = bnBatchBack(g1, c1)  %dr1 = selectPosB(n1)"))
+    with pytest.raises(InputError) as caught:
+        derive(net)
+    message = "%dn1 reads %dr1 (the cotangent at n1), which comes after it"
+    assert caught.value.message == message
+    line = net.source.line(caught.value.span.line)
+    assert line[caught.value.span.column - 1 :].startswith("%dn1 =")
+
+
+def test_a_step_that_the_stem_defines_is_not_defined_again() -> None:
+    text = net_source("mobilenetv2").text
+    new = "define     dStridedXlaInB, cStridedXlaInB"
+    net = read_net(changed(text, "define     dStridedXlaInB", new))
+    with pytest.raises(ObligationsError, match="declare cStridedXlaInB twice"):
+        derive(net)
+
+
+def test_a_cotangents_let_does_not_hide_a_binder() -> None:
+    text = TINY.replace("incoming cotStem", "incoming cotC")
+    found = {o.name: o for o in derive(read_net(Source("a.net", text))).obligations}
+    code = generate.declaration(found["tinyStemTiedB"].declaration)
+    assert "let cotC' := tinyStemCotC N h w Ws bs εs γs βs x cotC" in code
+    assert re.search(r"ConvStridedWTiedBAt .* cotC'$", code, re.MULTILINE)
+
+
+def test_two_hundred_layers() -> None:
+    """Terms of a whole net are as deep as the net: at Python's own limit this one does not fit."""
+    names = [f"i{k}" for k in range(196)]
+    text = TINY.replace("  i0 : TinyIdW 8", f"  {' '.join(names)} : TinyIdW 8")
+    text = text.replace("  i0 : Id 8", f"  {' '.join(names)} : Id 8")
+    text = text.replace("stem, Id i0", ", ".join(["stem", *(f"Id {n}" for n in names)]))
+    text = text.replace("dyI0", " ".join(f"dyI{k}" for k in reversed(range(196))))
+    derived = derive(read_net(Source("a.net", text)))
+    limit = sys.getrecursionlimit()
+    try:
+        sys.setrecursionlimit(1000)
+        with pytest.raises(RecursionError):
+            typed_environment(derived)
+        assert cli.run(["list"]) == 0
+        constant = typed_environment(derived).find("tiny_net_tiedB")
+    finally:
+        sys.setrecursionlimit(limit)
+    assert constant is not None

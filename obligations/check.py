@@ -247,7 +247,8 @@ class BlockCheck:
 
     With ``tolerant``, a statement that cannot be evaluated is a verdict of its own; otherwise it
     raises. ``slots`` are the block's clauses as its forward implies them and ``values`` the
-    meanings of the net's names (made here where not given). With ``brief``, a bundle is left at the first column over the bound.
+    meanings of the net's names (made here where not given). With ``brief``, a bundle is left at
+    the first column over the bound.
     """
 
     def __init__(

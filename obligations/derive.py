@@ -775,8 +775,10 @@ class Deriver:
             return clause.switch, clause.proof_switch, clause.index_switch
         return clause.f32, clause.proof_f32, clause.index_f32
 
-    def bundle(self) -> tuple[Obligation, Obligation]:
-        """The bundle of every parameter at the cotangent it reads, and the theorem proving it."""
+    def _bound(
+        self,
+    ) -> tuple[list[tuple[str, s.Term | None, s.Term]], dict[str, str], dict[str, str]]:
+        """The lets of a bundle, and the names they give to sites and to chain values."""
         saved = list(self.block.saved)
         bound: list[tuple[str, s.Term | None, s.Term]] = []
         let_names: dict[str, str] = {}
@@ -797,6 +799,19 @@ class Deriver:
             taken.add(let_name)
             bound.append((let_name, None, definition.applied()))
             cotangent_lets[name] = let_name
+        return bound, let_names, cotangent_lets
+
+    def clause_at(self, site: str, covers: tuple[str, ...]) -> s.Term:
+        """The clause of a bundle that ties these parameters (by symbol) of a site."""
+        _, let_names, cotangent_lets = self._bound()
+        layer = self.fwd.sites[site]
+        assert layer.operation is not None
+        clause = next(c for c in layer.operation.clauses if c.covers == covers)
+        return self._clause(layer, clause, let_names, cotangent_lets)[0]
+
+    def bundle(self) -> tuple[Obligation, Obligation]:
+        """The bundle of every parameter at the cotangent it reads, and the theorem proving it."""
+        bound, let_names, cotangent_lets = self._bound()
         clauses: list[s.Term] = []
         proofs: list[tuple[s.Term, str | None]] = []
         slots: list[Slot] = []

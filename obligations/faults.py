@@ -24,6 +24,7 @@ from obligations.dag import (
     sources_of,
 )
 from obligations.derive import LOSS_STRINGS, STRINGS, Deriver, Section
+from obligations.errors import ObligationsError
 from obligations.lean import printer
 from obligations.lean import syntax as s
 from obligations.lean.elab import Environment
@@ -551,6 +552,7 @@ def written_mutants(
             yield from _definition(section, obligation, names, env)
         elif obligation.kind == "bundle":
             yield from _clauses(section, obligation, names, env)
+            yield from _other_padding(section, obligation)
 
 
 def _same_type(types: Mapping[str, str]) -> Callable[[str], list[str]]:
@@ -612,6 +614,45 @@ def _clauses(
                     replace(d, value=with_lets(bound, changed)), head, slot, old, other, symbols
                 ),
             )
+
+
+def _other_padding(section: Section, obligation: Obligation) -> Iterator[Mutant]:
+    """One clause of a strided layer at the gradient node of the other padding."""
+    from obligations.derive import conjunction
+    from obligations.derive import lets as with_lets
+
+    d = obligation.declaration
+    assert d.value is not None
+    bound, body = split_lets(d.value)
+    clauses = split_clauses(body)
+    fwd = section.forwards[section.first.name]
+    for i, slot in enumerate(obligation.slots):
+        operation = fwd.sites[slot.site].operation
+        assert operation is not None
+        if operation.padding is None:
+            continue
+        other: Literal["symmetric", "XLA"] = (
+            "XLA" if operation.padding == "symmetric" else "symmetric"
+        )
+        flipped = {k: replace(e, family=other) for k, e in section.emitted.items()}
+        symbols = tuple(fwd.parameters[p].symbol for p in slot.parameters)
+        covered = " and ".join(slot.parameters)
+        text = f"{d.name}, {covered}: the gradient node is {other}"
+        fault = "gradient node of the other padding"
+        deriver = Deriver(replace(section, emitted=flipped))
+        try:
+            deriver.cotangents()
+            new = deriver.clause_at(slot.site, symbols)
+        except ObligationsError as error:
+            yield Mutant(fault, section.block.name, text, None, error.message)
+            continue
+        changed = conjunction([*clauses[:i], new, *clauses[i + 1 :]])
+        yield Mutant(
+            fault,
+            section.block.name,
+            text,
+            Written(replace(d, value=with_lets(bound, changed)), "", fault, "", "", symbols),
+        )
 
 
 def _mentioned(d: Declaration) -> set[str]:

@@ -986,6 +986,8 @@ def written_reason(change: Written, section: Section) -> str:
     """Why an exchange of one name in a declaration changes no value."""
     if change.old in STRINGS:
         return _STRING
+    if not change.head and change.covers == ("b",):
+        return "a bias gradient is its channel's sum, whichever rows and columns a layer keeps"
     entry = table_names().get(change.head) or table_names().get(f"SHlo.{change.head}")
     if entry is None:
         entry = table_names().get(f"GradNodeB.{change.head}")

@@ -8,7 +8,6 @@ depends on its unit alone, not on where, with what else or in which order it is 
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 import time
@@ -26,6 +25,7 @@ from obligations import __version__
 from obligations.errors import ObligationsError, nearest
 from obligations.ledger import Ledger, Row, Verdict, Zero
 from obligations.results import Result, Results, Size, Subject, Unit
+from obligations.threads import one_thread
 
 if TYPE_CHECKING:
     from obligations.check import NetCheck
@@ -349,9 +349,7 @@ def _serve(pipe: Any) -> None:
     """A worker: units from ``pipe``, outcomes to it, until the other end is closed."""
     # The interrupt of a terminal reaches every process; the first one tells the others.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # As many processes as cores, each with as many threads, would only get in each other's way.
-    for library in ("OPENBLAS", "MKL", "OMP"):
-        os.environ.setdefault(f"{library}_NUM_THREADS", "1")
+    one_thread()
     # The one who asks may have been killed.
     with suppress(EOFError, OSError):
         while True:

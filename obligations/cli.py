@@ -15,6 +15,7 @@ from typing import NoReturn
 import click
 
 from obligations.errors import ObligationsError
+from obligations.threads import one_thread
 
 COMMANDS = {
     "audit": "hold a net's conventions against a StableHLO training step",
@@ -102,6 +103,7 @@ def main(args: list[str] | None = None) -> NoReturn:
 
 def run(args: list[str]) -> int:
     """Run the command line; the exit code. No input makes it raise."""
+    one_thread()
     # A net's theorem has a `let` for each layer, and terms are walked by recursion.
     sys.setrecursionlimit(max(sys.getrecursionlimit(), RECURSION))
     for stream in (sys.stdout, sys.stderr):

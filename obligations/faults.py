@@ -179,9 +179,7 @@ class _Chain:
         self, fault: str, text: str, edit: Callable[[Emitted], Emitted], kind: str | None = None
     ) -> Mutant:
         """``edit`` at every kind (or at one): a render is one text for all of them."""
-        changed = {
-            k: edit(e) if kind in (None, k) else e for k, e in self.section.emitted.items()
-        }
+        changed = {k: edit(e) if kind in (None, k) else e for k, e in self.section.emitted.items()}
         return Mutant(fault, self.block, text, Chains(replace(self.section, emitted=changed)))
 
     def values(self, fwd: Forward, emitted: Emitted) -> dict[str, Shape]:
@@ -589,7 +587,8 @@ def _clauses(
     types = names.bundle((n, v) for n, _, v in bound)
     same = _same_type(types)
     cotangents = {
-        n for n, _, v in bound
+        n
+        for n, _, v in bound
         if isinstance(v, s.App) and isinstance(v.fn, s.Ident) and v.fn.name in names.sites
     } | {section.block.incoming}
     used = _mentioned(d)
@@ -930,8 +929,6 @@ def _derivative_faults(term: s.Term) -> Iterator[tuple[str, str, s.Term]]:
         "loss: wrong target",
         replace(
             term,
-            left=replace(
-                derivative, args=(derivative.args[0], targets[0], *derivative.args[2:])
-            ),
+            left=replace(derivative, args=(derivative.args[0], targets[0], *derivative.args[2:])),
         ),
     )

@@ -146,8 +146,8 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether no fault is unexplained."""
-        return not self.unexplained()
+        """Whether every fault is caught, by numbers and comparison each where it can be."""
+        return not (self.unexplained() or self.uncompared() or self.unseen())
 
     def unexplained(self) -> tuple[Outcome, ...]:
         """Faults that no number shows and that are not shown to be equivalent."""
@@ -156,6 +156,11 @@ class Report:
     def uncompared(self) -> tuple[Outcome, ...]:
         """Faults of a render or a threading that the comparison does not report."""
         return tuple(o for o in self.outcomes if o.compared == () and o.status != "refused")
+
+    def unseen(self) -> tuple[Outcome, ...]:
+        """Faults that no number shows and that nothing else reports."""
+        silent = (o for o in self.outcomes if o.status in ("equivalent", "unexplained"))
+        return tuple(o for o in silent if not o.compared and not o.slots)
 
     def table(self) -> dict[str, dict[str, int]]:
         """By kind of fault: ``made``, ``refused``, ``compared``, ``numbers``, ``slots``,
@@ -169,7 +174,8 @@ class Report:
                 continue
             row["compared"] += bool(o.compared)
             row["numbers"] += bool(o.numbers)
-            row["slots"] += bool(o.slots)
+            # Where a number shows the fault, nobody asks what stands in other slots.
+            row["slots"] += bool(o.slots and not o.numbers)
             row["equivalent"] += o.status == "equivalent"
             row["unexplained"] += o.status == "unexplained"
         return {fault: {c: row[c] for c in COLUMNS} for fault, row in out.items()}
@@ -475,9 +481,7 @@ class Block:
             if seen[n] != due[n]
         }
 
-    def _changed_part(
-        self, o: Obligation, changed: set[str]
-    ) -> tuple[Declaration, list[int]]:
+    def _changed_part(self, o: Obligation, changed: set[str]) -> tuple[Declaration, list[int]]:
         """A bundle with only the clauses that differ from the unmutated one's, and their places."""
         d, old = o.declaration, self.by_name[o.name].declaration
         assert d.value is not None
@@ -619,9 +623,7 @@ class WholeNetTrials:
                     handed[term.local.name] = scope[term.local.uid]
                     term = term.body
                 tally = Tally()
-                self.check.tensors(
-                    list(leaves(evaluator, term, scope)), at, evaluator, tally, {}
-                )
+                self.check.tensors(list(leaves(evaluator, term, scope)), at, evaluator, tally, {})
                 if tally.over():
                     raise ObligationsError(
                         f"{self.capstone.name} fails before anything is changed: "
@@ -713,9 +715,7 @@ class WholeNetTrials:
                 notes |= dict.fromkeys(misplaced_fields(term, self.check.env, self.net))
         return _Trial("", found, next(iter(notes), ""), numbers, deviation)
 
-    def _nodes(
-        self, at: NetSample, base: Evaluator
-    ) -> dict[tuple[str, ...], tuple[Array, float]]:
+    def _nodes(self, at: NetSample, base: Evaluator) -> dict[tuple[str, ...], tuple[Array, float]]:
         """Every node of the unmutated capstone with the size of its terms, by its tensor."""
         if id(at) not in self.nodes:
             constant = self.check.env.find(self.capstone.name)
@@ -929,9 +929,7 @@ class Bench:
     def _thread_reason(self, thread: threads.Threading) -> str:
         """Where every step of a layer is linear, what it hands back has no input in it."""
         before = threads.threading(self.net)
-        pairs = [
-            (a, b) for a, b in zip(before.handed, thread.handed, strict=True) if a != b
-        ]
+        pairs = [(a, b) for a, b in zip(before.handed, thread.handed, strict=True) if a != b]
         if before.tied != thread.tied or len(pairs) != 1:
             return ""
         a, b = pairs[0]
@@ -956,9 +954,7 @@ _STRING = "a string is a name: nothing is computed from it"
 def _mask_reason(fwd: Forward, before: Emitted, after: Emitted) -> str:
     """Why a mask at its activation's output is the mask at its input."""
     pairs = [
-        (a, b)
-        for a, b in zip(before.nodes.values(), after.nodes.values(), strict=False)
-        if a != b
+        (a, b) for a, b in zip(before.nodes.values(), after.nodes.values(), strict=False) if a != b
     ]
     if len(pairs) != 1 or len(before.nodes) != len(after.nodes):
         return ""
@@ -1023,11 +1019,15 @@ def written_reason(change: Written, section: Section) -> str:
     return ""
 
 
-def run(net: Net, *, progress: Progress | None = None) -> Report:
+def run(
+    net: Net, *, only: Callable[[str], bool] = lambda fault: True, progress: Progress | None = None
+) -> Report:
     """Make every fault of ``net``, one at a time, and see what catches it.
 
     Parameters
     ----------
+    only
+        Which kinds of faults.
     progress
         Called with a block's name, or ``the whole net``, when its faults begin.
 
@@ -1042,10 +1042,10 @@ def run(net: Net, *, progress: Progress | None = None) -> Report:
     outcomes = []
     at: str | None = None
     for mutant in bench.mutants():
+        if not only(mutant.fault):
+            continue
         if mutant.block != at:
             at = mutant.block
             tell(at or "the whole net")
         outcomes.append(bench.outcome(mutant))
     return Report(net.name, tuple(outcomes), time.perf_counter() - start)
-
-

@@ -45,7 +45,7 @@ COTANGENT = "cot₀"
 
 
 def field_of(term: Typed) -> str | None:
-    """The last field of a path (``p.W₁`` is ``W₁``), a loose parameter's own name, else ``None``."""
+    """The last field of a path: ``W₁`` of ``p.W₁``; a variable's own name; else ``None``."""
     term = resolve(term)
     while isinstance(term, Local) and term.value is not None:
         term = resolve(term.value)
@@ -130,10 +130,11 @@ def _together(
             first = found.get(lead)
             own = None if first is None else sites[first.site].get(slot)
             if own is not None and own != parameter and first is not None:
-                yield f"{call.name} has {parameter.lean} beside {first.lean}, whose own is {own.lean}"
+                beside = f"{parameter.lean} beside {first.lean}"
+                yield f"{call.name} has {beside}, whose own is {own.lean}"
 
 
-_SYMBOLS = frozenset("W b ε γ β".split())
+_SYMBOLS = frozenset(("W", "b", "ε", "γ", "β"))
 
 
 def _strings(
@@ -199,9 +200,7 @@ def expected_clauses(net: Net, block: Block, env: Environment) -> dict[str, Expe
         if site.operation is None:
             continue
         for clause in site.operation.clauses:
-            symbols = speller.symbols(
-                site, x=speller.value(site.inputs[0]), cot=s.Ident(COTANGENT)
-            )
+            symbols = speller.symbols(site, x=speller.value(site.inputs[0]), cot=s.Ident(COTANGENT))
             values = [
                 *deriver.parameter_binders(),
                 (FLAG, s.Ident("Bool")),
@@ -233,9 +232,7 @@ def _templates(clause: Clause) -> tuple[str, ...]:
     return (clause.f32,) if clause.switch is None else (clause.switch, clause.f32)
 
 
-def clause_difference(
-    evaluator: Evaluator, leaf: Leaf, expected: Leaf
-) -> str | None:
+def clause_difference(evaluator: Evaluator, leaf: Leaf, expected: Leaf) -> str | None:
     """Where a clause's statement is not the expected one, or ``None`` where it is.
 
     What has a value is compared by its value, so that a ``let``, an abbreviation or a stage's
@@ -259,9 +256,7 @@ class _Alike:
     scope: Mapping[int, Any]
     other: Mapping[int, Any]
 
-    def difference(
-        self, a: Typed, b: Typed, bound: dict[int, int], slot: str
-    ) -> str | None:
+    def difference(self, a: Typed, b: Typed, bound: dict[int, int], slot: str) -> str | None:
         a, b = resolve(a), resolve(b)
         if self.closed(a, bound) and self.closed(b, set(bound.values())):
             try:
@@ -327,7 +322,8 @@ class _Alike:
         return None if callable(value) else value
 
 
-_SHOWN = frozenset("W b ε γ β x v xN cotN vN epsStr bf16 cot e".split())
+_SHOWN = frozenset((*_SYMBOLS, *STRINGS, FLAG, "x", "v", "cot", "e"))
+"""Slots a difference is reported at; what is inside another is reported at that."""
 
 
 def _is_type(term: Typed) -> bool:

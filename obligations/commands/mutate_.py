@@ -1,0 +1,134 @@
+"""``obligations mutate``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from obligations.commands import options
+
+if TYPE_CHECKING:
+    from obligations.mutate import Outcome, Report
+
+_HEADERS = {
+    "made": "made",
+    "refused": "refused",
+    "compared": "comparison",
+    "numbers": "numbers",
+    "equivalent": "no effect",
+    "slots": "slots",
+    "unexplained": "unexplained",
+}
+"""What the columns of a report are called, in the order they are shown."""
+
+
+@click.command("mutate")
+@click.argument("nets", metavar="NET...", nargs=-1, required=True)
+@options.settings
+@click.option(
+    "--fault",
+    "faults",
+    metavar="TEXT",
+    multiple=True,
+    help="Only kinds of faults whose name has TEXT in it; may be given several times.",
+)
+@click.option("--list", "each", is_flag=True, help="Show every fault and what became of it.")
+@click.option(
+    "--json",
+    "json_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write every fault and what became of it to FILE as JSON.",
+)
+def command(
+    nets: tuple[str, ...],
+    settings: dict[str, str],
+    faults: tuple[str, ...],
+    each: bool,
+    json_file: Path | None,
+) -> int:
+    """Break the conventions of each NET one by one and count what is caught.
+
+    A fault is made on one side only, the forward keeps its meaning. It is refused as input, or
+    held against the comparison of the render with the forward and, apart from it, against the
+    numbers alone. A fault with no effect has the same values on every sample and a reason to;
+    the comparison reports it, or the check of the slots no value depends on.
+    """
+    from obligations import mutate, report
+    from obligations.commands.generate_ import derived_or_differences
+    from obligations.net_reader import load
+
+    def wanted(fault: str) -> bool:
+        return not faults or any(text in fault for text in faults)
+
+    ok = True
+    found: list[dict[str, Any]] = []
+    for i, name in enumerate(nets):
+        derived = derived_or_differences(load(name, settings))
+        if derived is None:
+            ok = False
+            continue
+        with report.working(f"breaking {derived.net.name}") as progress:
+            result = mutate.run(derived.net, only=wanted, progress=progress)
+        if not result.outcomes:
+            raise click.BadParameter(f"no kind of fault has {' or '.join(faults)} in its name")
+        if i:
+            click.echo()
+        show(result, each=each)
+        ok = ok and result.ok
+        found.append(result.as_json())
+    if json_file is not None:
+        from obligations.generate import replace_file
+
+        replace_file(json_file, json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    return 0 if ok else 1
+
+
+def show(result: Report, *, each: bool = False) -> None:
+    """The table of a report, the reasons of faults without effect, and what is not caught."""
+    from obligations import report
+
+    if each:
+        for outcome in result.outcomes:
+            click.echo(_line(outcome))
+        click.echo()
+    table = result.table()
+    rows = [(fault, *(str(row[c]) for c in _HEADERS)) for fault, row in table.items()]
+    totals = [sum(row[c] for row in table.values()) for c in _HEADERS]
+    rows.append(("total", *map(str, totals)))
+    headers = (result.net, *_HEADERS.values())
+    report.table(headers, rows, numbers=range(1, len(headers)), total=True)
+    reasons = result.reasons()
+    if reasons:
+        click.echo("\nno effect, because")
+        for reason, count in sorted(reasons.items(), key=lambda item: -item[1]):
+            click.echo(f"  {count:4}  {reason}")
+    for words, outcomes in (
+        ("no number shows it, and no reason is known:", result.unexplained()),
+        ("the comparison does not report it:", result.uncompared()),
+        ("nothing reports it:", result.unseen()),
+    ):
+        for outcome in outcomes:
+            click.echo(f"\n{words}\n  {_line(outcome)}")
+    made, refused = totals[0], totals[1]
+    click.echo(
+        f"\n{result.net}: {made} faults, {refused} refused as input, {totals[3]} shown by numbers "
+        f"alone, {totals[4]} without effect, {totals[6]} unexplained; {result.seconds:.1f} s"
+    )
+
+
+def _line(outcome: Outcome) -> str:
+    mutant = outcome.mutant
+    place = f"{mutant.block}: " if mutant.block else ""
+    said = {
+        "refused": f"refused: {outcome.refused}",
+        "caught": f"numbers: {outcome.numbers}",
+        "equivalent": f"no effect: {outcome.reason}",
+        "unexplained": "unexplained",
+    }[outcome.status]
+    other = outcome.compared[0] if outcome.compared else outcome.slots
+    more = f"; reported: {other}" if other and outcome.status != "refused" else ""
+    return f"{mutant.fault}: {place}{mutant.text} — {said}{more}"

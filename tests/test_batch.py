@@ -319,8 +319,8 @@ def alive(pid: int) -> bool:
 @pytest.mark.skipif(not Path("/proc/self").exists(), reason="finds children in /proc")
 def test_a_killed_run_is_gone_on_with_and_leaves_no_process(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
-    args = ["check", str(TINY), "--seeds", "2", "--jobs", "2", "--results", str(path)]
-    run = subprocess.Popen(obligations_command(*args), stdout=subprocess.DEVNULL)
+    args = ["check", str(TINY), "--seeds", "2", "--results", str(path)]
+    run = subprocess.Popen(obligations_command(*args, "--jobs", "2"), stdout=subprocess.DEVNULL)
     deadline = time.monotonic() + 60
     while not (path.exists() and path.read_bytes().count(b"\n") > 3):
         assert time.monotonic() < deadline
@@ -514,6 +514,29 @@ def test_the_command_shows_one_row_again_and_writes_all_it_is_asked_for(tmp_path
     assert row["errors"] == line["errors"] == dict(second.errors)
     assert row["margin"] == second.margin
     assert [c.get("name") for c in et.parse(xml).iter("testcase")] == [name]
+
+
+@pytest.mark.slow
+def test_true_size_has_the_same_digits_in_any_process(tmp_path: Path) -> None:
+    # Products are large enough here for linear algebra to share them among threads.
+    many, one = tmp_path / "many.jsonl", tmp_path / "one.jsonl"
+    nets = [str(TINY), "mobilenetv2"]
+    for args in (["--jobs", "2", "--results", str(many)], ["--results", str(one)]):
+        done = command(*nets, "--size", "true", *args)
+        assert done.returncode == 0, done.stderr
+    first, second = (
+        sorted((x["name"], x["errors"], x["notes"]) for x in map(json.loads, p.open("rb")))
+        for p in (many, one)
+    )
+    assert len(first) == 2
+    assert first == second
+
+
+def test_settings_go_with_the_units(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    derived = derive(load(str(TINY), {"precision": "f32"}))
+    batch.run(batch.plan([derived], only=[derived.obligations[0].name]), results=path)
+    assert [x["settings"] for x in written(path).values()] == [{"precision": "f32"}]
 
 
 @pytest.mark.parametrize(

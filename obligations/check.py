@@ -103,7 +103,7 @@ class Tally:
         verdict = self.verdict
         if verdict == "holds":
             over = {c for c, e in self.errors.items() if not e <= BOUND}
-            ties = obligation.kind in ("bundle", "capstone")
+            ties = obligation.kind in ("bundle", "bundle proof", "capstone")
             if over and ties and "statement" not in over:
                 verdict = "not the gradient"
             elif over:

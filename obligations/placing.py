@@ -410,7 +410,9 @@ class Placer:
         net = self.derived.net
         step = member.name.rpartition(".")[2]
         if not member.theorem and step in file_definitions() and member.constant.body is not None:
-            return self._obligation(member, "step", notes={"step": step})
+            return self._obligation(
+                member, "step", roles=_step_roles(member, step), notes={"step": step}
+            )
         if any(head(p.local.type) == net.record for p in member.constant.params):
             return self._whole(member)
         if member.theorem:
@@ -640,6 +642,16 @@ class Placer:
             return None
         names = [k.name for k in chosen]
         return self._obligation(member, "cotangent", block_name, names, site=site, roles=found)
+
+
+def _step_roles(member: Member, step: str) -> dict[str, str]:
+    """A step's binders by their place in the table's own definition of it."""
+    from obligations.lean.parse import parse_signature
+
+    groups, _ = parse_signature(file_definitions()[step].signature)
+    wanted = [name for group in groups for name in group.names]
+    own = [p.local.name for p in member.constant.params]
+    return dict(zip(own, wanted, strict=True)) if len(own) == len(wanted) else {}
 
 
 def _renamed(roles: Mapping[str, str]) -> dict[str, str]:

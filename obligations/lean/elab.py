@@ -761,6 +761,9 @@ def _show(term: Typed | None, level: int) -> str:
         case Call(name, args):
             if not args:
                 return name
+            structure, dot, part = name.rpartition(".")
+            if dot and _head(type_of(args[-1])) == structure:
+                return f"{_show(args[-1], 100)}.{part}"
             text = " ".join([name, *(_show(a, 100) for a in args)])
             return f"({text})" if level >= 100 else text
         case Apply(fn, arg):

@@ -43,6 +43,12 @@ STEP = 1e-30
 BUDGET = 500_000
 """How many complex numbers one batch of probes may hold per value. More would not fit the caches."""
 
+INDICES = 20_000_000
+"""How many values an index may have; at true size a net's largest activation has 6 million."""
+
+LOOPS = 200_000
+"""How many values of an index are gone through one by one, where they cannot be taken at once."""
+
 
 class NotEvaluable(ObligationsError):
     """A term that mentions a name without a value; ``name`` is that name."""
@@ -323,6 +329,7 @@ class Evaluator:
         if size is None:
             return lambda x: self.value(term.body, {**scope, local.uid: x})
         if not self.pointwise(term):
+            _looped(local, size)
             values = [self.value(term.body, {**scope, local.uid: i}) for i in range(size)]
             return np.concatenate(np.broadcast_arrays(*values), axis=-1)
         value = self.value(term.body, {**scope, local.uid: np.arange(size)})
@@ -341,7 +348,10 @@ class Evaluator:
         """``n`` where ``local`` is a ``Fin n``."""
         type_ = local.type
         if isinstance(type_, Call) and type_.name == "Fin":
-            return int(self.value(type_.args[0], scope))
+            size = int(self.value(type_.args[0], scope))
+            if size > INDICES:
+                raise ObligationsError(f"{show(type_)} has too many values to be run through")
+            return size
         return None
 
     def total(self, term: Bound, scope: Mapping[int, Any]) -> Any:
@@ -353,6 +363,7 @@ class Evaluator:
             value = self.value(term.body, {**scope, local.uid: np.arange(size)})
             wide = np.broadcast_to(value, (*value.shape[:-1], size))
             return wide.sum(axis=-1, keepdims=True)
+        _looped(local, size)
         out: Any = np.zeros((1, 1))
         for i in range(size):
             out = out + self.value(term.body, {**scope, local.uid: i})
@@ -403,6 +414,7 @@ class Evaluator:
         size = self.index_size(local, scope)
         if size is None:
             raise ObligationsError(f"'∀ {local.name} : {show(local.type)}' is not enumerated")
+        _looped(local, size)
         if isinstance(body, Op) and body.op == "=":
             whole = self.at_once(local, body, size, scope, label)
             if whole is not None:
@@ -457,6 +469,11 @@ class Evaluator:
             return float(np.max(np.abs(magnitude(*args)), initial=0.0))
 
         return float(self.memo(("magnitude", id(node)), (node,), scope, compute))
+
+
+def _looped(local: Local, size: int) -> None:
+    if size > LOOPS:
+        raise ObligationsError(f"{local.name} has {size} values, too many to go through")
 
 
 def gradient_node(term: Typed) -> Call | None:

@@ -8,6 +8,7 @@ its premise holds.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +35,12 @@ TRIES = 300
 
 ENUMERATED = 64
 """How many index combinations of a statement's own binders are run through."""
+
+LARGEST = 1_000_000
+"""How many entries a sampled tensor may have."""
+
+LONGEST = 10_000
+"""How many values of an index a ``∀`` inside a statement runs through."""
 
 Values = dict[int, Any]
 Predicate = Callable[[Call, Mapping[int, Any]], bool | None]
@@ -191,6 +198,8 @@ class Propositions:
             return None if rng.integers(2) else self.value(type_.args[0], scope)
         if type_.name in _TENSORS:
             shape = tuple(int(self.evaluator.value(a, scope)) for a in type_.args)
+            if math.prod(shape) > LARGEST:
+                raise ObligationsError(f"{show(type_)} is too large to be sampled")
             fan_in = int(np.prod(shape[1:])) if len(shape) > 1 else 1
             scale = 1.0 / float(np.sqrt(max(1, fan_in)))
             return rng.normal(0.0, scale, (1, *shape))
@@ -261,6 +270,8 @@ class Propositions:
             return
         size = self.evaluator.index_size(local, scope)
         if size is not None:
+            if size > LONGEST:
+                raise ObligationsError(f"∀ {local.name} runs through {size} values, too many")
             worst = Finding(0.0, "")
             for i in range(size):
                 for found in self.findings(body, {**scope, local.uid: i}):

@@ -15,7 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from multiprocessing import connection, get_context
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -70,11 +70,15 @@ class _Kept:
 
 @lru_cache(maxsize=4)
 def _kept(subject: Subject) -> _Kept:
-    from obligations.check import typed_environment
     from obligations.derive import derive
     from obligations.net_reader import read_net
 
-    derived = derive(read_net(subject.source, dict(subject.settings)))
+    return _keep(derive(read_net(subject.source, dict(subject.settings))))
+
+
+def _keep(derived: Derived) -> _Kept:
+    from obligations.check import typed_environment
+
     return _Kept(derived, typed_environment(derived))
 
 
@@ -92,8 +96,11 @@ def sections(derived: Derived) -> dict[str, tuple[Obligation, ...]]:
     return {name: tuple(found) for name, found in out.items() if found}
 
 
-def evaluate_unit(unit: Unit, work: Work | None = None) -> Result:
-    """Evaluate a unit here.
+_Keeper = Callable[[Subject], _Kept]
+
+
+def evaluate_unit(unit: Unit, work: Work | None = None, keeper: _Keeper = _kept) -> Result:
+    """Evaluate a unit here; ``keeper`` has the derived nets.
 
     A section that cannot be evaluated (no sample keeps away from the kinks) is rows that say so.
 
@@ -104,7 +111,7 @@ def evaluate_unit(unit: Unit, work: Work | None = None) -> Result:
     """
     from obligations.lean.elab import ElabError
 
-    kept = _kept(unit.subject)
+    kept = keeper(unit.subject)
     with kept.lock:
         start = time.perf_counter()
         wanted = sections(kept.derived).get(unit.section, ())
@@ -227,10 +234,11 @@ def _places(
     out = {k: tuple(o.name for o in v) for k, v in sections(derived).items()}
     known = {name for names in out.values() for name in names}
     asked = any(name not in known for name in only)
+    kept = _keep(derived) if asked else None
     ties = any(o.kind == "tie" for o in derived.obligations)
     for section in (HYPOTHESES, BEYOND) if ties else (BEYOND,):
         # What these rows are called shows when they are evaluated.
-        rows = evaluate_unit(Unit(subject, section, seeds[0])).rows if asked else ()
+        rows = _further(kept, Unit(subject, section, seeds[0])) if kept is not None else ()
         out[section] = tuple(r.name for r in rows)
     return out
 
@@ -260,10 +268,10 @@ class Outcome:
         return self.result
 
 
-def perform(unit: Unit, work: Work | None = None) -> Outcome:
+def perform(unit: Unit, work: Work | None = None, keeper: _Keeper = _kept) -> Outcome:
     """Evaluate a unit, whatever comes of it."""
     try:
-        return Outcome(unit, evaluate_unit(unit, work))
+        return Outcome(unit, evaluate_unit(unit, work, keeper))
     except ObligationsError as error:
         return Outcome(unit, message=error.message, hint=error.hint)
     except MemoryError:
@@ -320,7 +328,9 @@ def run(
         elif jobs > 1 and len(units) > 1:
             outcomes = _in_processes(units, min(jobs, len(units)))
         else:
-            outcomes = (perform(u, work) for u in units)
+            # What was derived for the plan need not be derived again.
+            keeper = cache(lambda subject: _keep(todo.nets[subject]))
+            outcomes = (perform(u, work, keeper) for u in units)
         failed: list[ObligationsError] = []
         with closing(outcomes):
             for outcome in outcomes:

@@ -21,7 +21,7 @@ from obligations.dag import (
     resolve,
     weight_operand,
 )
-from obligations.errors import ObligationsError
+from obligations.errors import InputError, ObligationsError
 from obligations.lean import syntax as s
 from obligations.net import Block, Kind, Net, Parameter, Shape, Site
 from obligations.obligation import Declaration, Obligation, Slot, Tactic
@@ -119,9 +119,13 @@ def sections(net: Net) -> dict[str, Section]:
 
 
 class Deriver:
-    """The statements of one block."""
+    """The statements of one block.
 
-    def __init__(self, section: Section) -> None:
+    Without ``proofs`` the ties have none: a proof can only be shaped for a chain that is right.
+    """
+
+    def __init__(self, section: Section, *, proofs: bool = True) -> None:
+        self.proofs = proofs
         self.section = section
         self.net = section.net
         self.block = section.block
@@ -330,6 +334,15 @@ class Deriver:
         """The definitions in chain order, then each kind's input cotangent and its tie."""
         out = self.abbreviation_declarations()
         certified = self.block.cotangents.from_certificate
+        for read in self.emitted.reads.values() if self.block.cotangents.labels else ():
+            site = self.emitted.at(read.cotangent, self.fwd)
+            if read.cotangent != INCOMING and site not in self.block.cotangents.labels:
+                raise InputError(
+                    self.net.source,
+                    read.span,
+                    f"{read.parameter} reads the cotangent at {site}, which has no name: the line "
+                    f"`cotangents {self.block.cotangents.prefix}` leaves it out",
+                )
         for name in self._named_nodes():
             node = self.emitted.nodes[name]
             label = self.block.cotangents.labels.get(node.at)
@@ -452,7 +465,8 @@ class Deriver:
         if kind.graph.defined_here:
             out += self._graph(kind)
         left = self._definition_at(tie.definition)
-        out.append(self._tie(kind, tie.theorem, left, self._graph_proof(kind, fwd, emitted)))
+        proof = self._graph_proof(kind, fwd, emitted) if self.proofs else ()
+        out.append(self._tie(kind, tie.theorem, left, proof))
         return out
 
     def _definition_at(self, name: str) -> s.Term:
@@ -525,6 +539,14 @@ class Deriver:
         definition = self.named[self.last_at(label)]
         symbols = self.speller.symbols(site, dy=definition.applied())
         left = fill(site.operation.backward.lean, symbols)
+        step = left.fn if isinstance(left, s.App) else left
+        if not isinstance(step, s.Ident) or step.name != tie.definition:
+            found = step.name if isinstance(step, s.Ident) else "another term"
+            raise InputError(
+                self.net.source,
+                tie.span or self.block.span,
+                f"the step past {label} is {found}, not {tie.definition}",
+            )
         out = []
         if site.operation.backward.defined_in_file is not None:
             out.append(step_definition(site.operation.backward.defined_in_file, self.block.name))
@@ -619,11 +641,12 @@ class Deriver:
             Tactic(("have hd :", s.Bin("=", operand, s.Ident(dy)), ":= rfl")),
             Tactic(("rw [hd] at h",)),
         ]
+        swapped = self.fan_in_swapped(kind, fwd, emitted)
         if graph.transitive:
             out += [Tactic(("refine Eq.trans ?_ h",)), Tactic(("rfl",))]
             return tuple(out)
         out.append(Tactic(("rw [← h]" if graph.defined_here else f"rw [{kind.certificate}, ← h]",)))
-        if self.fan_in_swapped(kind, fwd, emitted):
+        if swapped:
             out += [Tactic(("funext i",)), Tactic(("exact add_comm _ _",))]
         else:
             out.append(Tactic(("rfl",)))
@@ -632,17 +655,25 @@ class Deriver:
     def fan_in_swapped(self, kind: Kind, fwd: Forward, emitted: Emitted) -> bool:
         """Whether the render adds the branches in another order than the graph lemma."""
         graph = kind.graph
-        node = None if emitted.output is None else emitted.nodes[emitted.output]
-        if graph is None or not graph.fan_in or not isinstance(node, FanIn):
+        if graph is None:
             return False
+        node = emitted.nodes.get(emitted.output or "")
         main = main_path(fwd)
         words = []
-        for operand in node.operands:
+        for operand in node.operands if isinstance(node, FanIn) else ():
             step = emitted.nodes.get(operand)
             if not isinstance(step, Step) or step.at != self.block.input:
                 words.append("skip")
             else:
                 words.append("body" if step.site in main else "projection")
+        if sorted(words) != sorted(graph.fan_in):
+            said = f"has the fan-in {' + '.join(graph.fan_in)}" if graph.fan_in else "has no fan-in"
+            emits = f"adds {' and '.join(words)}" if words else "adds nothing"
+            raise InputError(
+                self.net.source,
+                graph.span,
+                f"{graph.name} {said} here; the render of {kind.name} {emits} at the block's input",
+            )
         return tuple(words) != graph.fan_in
 
     def _calc_proof(self, kind: Kind) -> tuple[Tactic, ...]:
@@ -651,6 +682,13 @@ class Deriver:
         assert graph is not None
         assert graph.up_to is not None
         assert tie is not None
+        tiles = self.speller.stages_from_input(graph.up_to)
+        known = tiles[0][0].graph if tiles and len(tiles) == 1 else None
+        if known is not None and graph.name != f"{known}_faithful":
+            message = (
+                f"the part up to {graph.up_to} has the graph {known}, not that of {graph.name}"
+            )
+            raise InputError(self.net.source, graph.span, message)
         node = self.emitted.nodes[self.last_at(graph.up_to)]
         inner = self.term(node.name, self.emitted, self.fwd, spell_out=True)
         operand = s.app(s.DotIdent("operand"), s.Str(""), inner)
@@ -685,7 +723,8 @@ class Deriver:
         assert kind.certificate is not None
         tiles = self.speller.stages_from_input(self.fwd.output)
         if not tiles or any(t.graph is None or t.layer is None for t, _ in tiles):
-            raise ObligationsError(f"{self.block.name}: its stages have no graphs to compose")
+            message = f"the stages of {self.block.name} have no graphs to compose"
+            raise InputError(self.net.source, graph.span, message)
         p = self.block.record[0]
         rename = {self.block.input: s.Ident("x")}
         seed: s.Term = s.Ident("e")

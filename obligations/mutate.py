@@ -319,7 +319,7 @@ class Block:
     def chains(self, section: Section) -> _Trial:
         """Derive the block's statements from changed chains and evaluate what changed."""
         try:
-            deriver = Deriver(section)
+            deriver = Deriver(section, proofs=False)
             obligations = [*deriver.cotangents(), *deriver.bundle()]
         except ObligationsError as error:
             return _Trial(refused=error.message)
@@ -354,7 +354,8 @@ class Block:
         for o in obligations:
             base = self.by_name.get(o.name)
             # A bundle's theorem states the bundle, which is evaluated.
-            if (base is None or base.declaration != o.declaration) and o.kind != "bundle proof":
+            same = base is not None and _unproved(base.declaration) == _unproved(o.declaration)
+            if not same and o.kind != "bundle proof":
                 roots.append(o)
                 changed.add(o.name)
                 if base is None or base.declaration.binders != o.declaration.binders:
@@ -525,6 +526,10 @@ class Block:
             ),
             default=0.0,
         )
+
+
+def _unproved(d: Declaration) -> Declaration:
+    return replace(d, proof=())
 
 
 def _mentions(d: Declaration) -> set[str]:

@@ -266,7 +266,7 @@ class _Alike:
             if found is not None and wanted is not None:
                 if _same(found, wanted):
                     return None
-                return f"{slot or 'a slot'} is {show(a, 60)}; the layer's is {show(b, 60)}"
+                return _told(slot, a, b)
         a, b = _unlet(a), _unlet(b)
         match a, b:
             case Local(uid=x), Local(uid=y):
@@ -301,7 +301,7 @@ class _Alike:
                     ),
                     None,
                 )
-        return f"{slot or 'it'} is {show(a, 60)}; the layer's is {show(b, 60)}"
+        return _told(slot, a, b)
 
     def closed(self, term: Typed, bound: Any) -> bool:
         return not any(v.uid in bound for v in self.evaluator.free(term))
@@ -322,7 +322,17 @@ class _Alike:
         return None if callable(value) else value
 
 
-_SHOWN = frozenset((*_SYMBOLS, *STRINGS, FLAG, "x", "v", "cot", "e"))
+def _told(slot: str, found: Typed, wanted: Typed) -> str:
+    what = {"": "a slot", "name": "the string"}.get(slot, slot)
+    return f"{what} is {_text(found)}; the layer's is {_text(wanted)}"
+
+
+def _text(term: Typed) -> str:
+    """A parameter as it is written; anything else shortened."""
+    return field_of(term) or show(term, 60)
+
+
+_SHOWN = frozenset((*_SYMBOLS, *STRINGS, FLAG, "x", "v", "cot", "e", "name"))
 """Slots a difference is reported at; what is inside another is reported at that."""
 
 

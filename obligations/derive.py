@@ -539,9 +539,9 @@ class Deriver:
         definition = self.named[self.last_at(label)]
         symbols = self.speller.symbols(site, dy=definition.applied())
         left = fill(site.operation.backward.lean, symbols)
-        step = left.fn if isinstance(left, s.App) else left
-        if not isinstance(step, s.Ident) or step.name != tie.definition:
-            found = step.name if isinstance(step, s.Ident) else "another term"
+        head = left.fn if isinstance(left, s.App) else left
+        if not isinstance(head, s.Ident) or head.name != tie.definition:
+            found = head.name if isinstance(head, s.Ident) else "another term"
             raise InputError(
                 self.net.source,
                 tie.span or self.block.span,

@@ -42,6 +42,67 @@ def test_a_step_that_the_stem_defines_is_not_defined_again() -> None:
         derive(net)
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("fan-in projection + body", "fan-in skip + body", "has the fan-in skip + body here"),
+        (", fan-in projection + body", "", "has no fan-in here"),
+        ("fan-in projection + body", "fan-in body", "has the fan-in body here"),
+    ],
+)
+def test_a_fan_in_that_is_not_the_blocks(old: str, new: str, said: str) -> None:
+    net = read_net(changed(net_source("resnet34").text, old, new))
+    with pytest.raises(InputError) as caught:
+        derive(net)
+    lemma = "r34DownBlockBackBatchedGraph_faithful"
+    adds = "the render of Down adds body and projection at the block's input"
+    assert caught.value.message == f"{lemma} {said}; {adds}"
+    assert lemma in net.source.line(caught.value.span.line)
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        (
+            "mobilenetv2",
+            "input       cStridedXlaInB of C",
+            "input       dStridedXlaInB of C",
+            "the step past stc is cStridedXlaInB, not dStridedXlaInB",
+        ),
+        (
+            "mobilenetv2",
+            "input       cStridedXlaInB of C",
+            "input       cStridedXlaInB of N",
+            "the step past stn is bnInB, not cStridedXlaInB",
+        ),
+        (
+            "mobilenetv2",
+            "cbrBackBatchedGraph_faithful, up to hr",
+            "cbrBackBatchedGraph_faithful, up to hn",
+            "the part up to hn has the graph projBackBatchedGraph, not that of "
+            "cbrBackBatchedGraph_faithful",
+        ),
+        (
+            "resnet34",
+            "with P at str, N at stn, C at stc",
+            "with P at str, N at stn",
+            "sW reads the cotangent at stc, which has no name: the line `cotangents r34StemCot` "
+            "leaves it out",
+        ),
+        (
+            "resnet34",
+            "graph       r34BasicBlockBackBatchedGraph_faithful, fan-in body + skip",
+            "graph       r34IdGraph, defined here, fan-in body + skip",
+            "the stages of Id have no graphs to compose",
+        ),
+    ],
+)
+def test_what_the_statements_cannot_be_made_of(name: str, old: str, new: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        derive(read_net(changed(net_source(name).text, old, new)))
+    assert caught.value.message == message
+
+
 def test_a_cotangents_let_does_not_hide_a_binder() -> None:
     text = TINY.replace("incoming cotStem", "incoming cotC")
     found = {o.name: o for o in derive(read_net(Source("a.net", text))).obligations}

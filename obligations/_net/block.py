@@ -74,6 +74,7 @@ def read_block(net: Context, block: text.BlockText) -> Block:
     for line in abbreviations:
         net.known(line.site, names, "unknown site")
     net.distinct((line.site for line in abbreviations), "abbreviation of")
+    _check_graphs(b, kinds)
     return Block(
         name=str(block.name),
         title="" if block.title is None else str(block.title)[1:-1],
@@ -89,7 +90,7 @@ def read_block(net: Context, block: text.BlockText) -> Block:
         sites=sites,
         output=OUTPUT,
         positive=_positive(b, sites, kinds),
-        smooth=_smooth(b),
+        smooth=_smooth(b, sites),
         kinds=kinds,
         abbreviations={str(a.site): str(a.name) for a in abbreviations},
         cotangents=_cotangents(b),
@@ -249,6 +250,20 @@ def _kind(
     )
 
 
+def _check_graphs(b: BlockContext, kinds: Sequence[Kind]) -> None:
+    """The lemma of a record's block covers all of it, that of a stem or head its first part."""
+    record = entries(b.text, text.Record)
+    spoken = {h.word.type for h in entries(b.text, text.HypothesisLine)}
+    for graph in (k.graph for k in kinds if k.graph is not None):
+        if record and graph.up_to is not None:
+            b.net.fail(graph.span, f"the graph lemma of {b.name} covers the whole block")
+        if not record and graph.up_to is None:
+            b.net.fail(graph.span, f"say what part of the {b.name} this covers: `up to SITE`")
+        if graph.defined_here and spoken != {"POSITIVE", "SMOOTH"}:
+            message = f"a graph defined here needs the lines `positive` and `smooth` of {b.name}"
+            b.net.fail(graph.span, message)
+
+
 def _graph(b: BlockContext, line: text.GraphLine) -> Graph:
     if line.twice:
         b.net.fail(line.name, f"a clause about {line.name} stands twice")
@@ -331,13 +346,19 @@ def _is_tied(kind: Kind) -> bool:
     return kind.graph is not None or kind.input.of is not None
 
 
-def _smooth(b: BlockContext) -> Hypothesis | None:
+def _smooth(b: BlockContext, sites: _Sites) -> Hypothesis | None:
+    """The hypothesis that some values are away from the kinks of what reads them."""
     lines = [h for h in entries(b.text, text.HypothesisLine) if h.word.type == "SMOOTH"]
     if len(lines) > 1:
         b.net.fail(lines[1].binder, f"{b.name} has a second `smooth` line")
+    every = [s for of_kind in sites.values() for s in of_kind]
+    kinked = {name for s in every if s.operation and s.operation.kinks for name in s.inputs}
     for line in lines:
+        b.net.distinct((site for _, site in line.fields), "smoothness at")
         for _, site in line.fields:
             b.net.known(site, b.site_names, "unknown site")
+            if site not in kinked:
+                b.net.fail(site, f"nothing that reads {site} has a kink", nearest(site, kinked))
     return _hypothesis(b, lines[0]) if lines else None
 
 

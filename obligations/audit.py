@@ -90,7 +90,7 @@ def audit(net: Net, source: Source, *, numbers: bool | None = None) -> Audit:
         The text is not StableHLO as the grammar has it, or is no training step of this net.
     """
     from obligations._audit.backward import backward
-    from obligations._audit.forward import forward
+    from obligations._audit.forward import expected_tensors, forward
     from obligations._audit.match import match
     from obligations._audit.unroll import unroll
     from obligations.stablehlo import read, recognise
@@ -101,8 +101,8 @@ def audit(net: Net, source: Source, *, numbers: bool | None = None) -> Audit:
     found = recognise(main, module.functions)
     given, batch = _input(net, module)
     unrolled = unroll(net, batch, _classes(net, found, main), {a.name for a in main.arguments})
-    _related(source, main, found, set(unrolled.shapes))
     matched = match(unrolled, found, main, given)
+    _related(source, main, found, set(expected_tensors(matched)))
     out = Ledger()
     forward(matched, out)
     backward(matched, out)
@@ -209,10 +209,12 @@ def _classes(net: Net, found: Recognised, main: Function) -> int:
 def _related(source: Source, main: Function, found: Recognised, wanted: set[str]) -> None:
     """Refuse a file that is a forward pass, or another net's step."""
     known = wanted & {a.name for a in main.arguments}
+    text = source.line(main.line)
+    span = Span(main.line, len(text) - len(text.lstrip()) + 1, len("func.func"))
     if len(known) * 2 < len(wanted):
         raise InputError(
             source,
-            Span(main.line, 1),
+            span,
             f"@{main.name} has {len(known)} of the net's {len(wanted)} parameter names: "
             "this is a step of another net",
         )
@@ -220,7 +222,7 @@ def _related(source: Source, main: Function, found: Recognised, wanted: set[str]
         results = "1 result" if len(main.returned) == 1 else f"{len(main.returned)} results"
         raise InputError(
             source,
-            Span(main.line, 1),
+            span,
             f"@{main.name} is no training step: no loss, and {results} for {len(known)} parameters",
         )
 
@@ -233,14 +235,14 @@ def _seen(net: Net, module: Module, found: Recognised, out: Ledger) -> None:
     out.note("optimizer", f"{said}; not checked")
     replicas = Counter(u.replicas for u in updates)
     if any(replicas):
-        listed = ", ".join(f"over {r} at {n}" for r, n in replicas.items() if r)
-        out.note("all-reduce", f"of gradients {listed} of {len(found.updates)} tensors")
-        row = out.row("all-reduce")
-        row.judged = True
-        row.units = "tensors"
         usual = replicas.most_common(1)[0][0]
+        row = out.row("all-reduce", "tensors", f"gradients over {usual} replicas")
         for name, u in found.updates.items():
             row.check(u.all_reduce_line or u.line, name, u.replicas, usual, "replicas:")
+        shared = sum(op.kind == "all_reduce" for op in module.main.operations)
+        own = "each replica's own" if shared == row.total else "see there"
+        divided = sum(usual in u.constants for u in updates)
+        row.note = f"divided by {usual} at {divided}; batch statistics: {own}"
     elements = Counter(
         s.attributes["element"] for s in found.sites if s.kind in ("conv", "depthwise", "grouped")
     )

@@ -122,12 +122,15 @@ def _step(chain: Chain, index: int, node: Step, by_site: Mapping[int, list[BackS
     where = f"{layer.name}.{node.name}"
     steps = chain.out.row("backward steps")
     incoming = chain.value(index, node.incoming)
-    options = [] if site is None else by_site.get(site.index, [])
-    found = next((s for s in options if s.incoming == incoming), options[0] if options else None)
+    found = _choose(chain, index, node, place, incoming, by_site)
     if found is None:
         line = _read_instead(chain, index, node.name, by_site)
         expected = f"one from {chain.call(incoming)}"
-        steps.count(where, [Mismatch(line, where, f"no step back through {place.label}", expected)])
+        if incoming is None:
+            steps.unknown(where)
+        else:
+            have = f"no step back through {place.label}"
+            steps.count(where, [Mismatch(line, where, have, expected)])
         chain.define(layer, node.name, node.at, _adopted(chain, index, node.name, by_site))
         return
     chain.steps.add(id(found))
@@ -139,20 +142,64 @@ def _step(chain: Chain, index: int, node: Step, by_site: Mapping[int, list[BackS
         )
     steps.count(where, problems)
     chain.define(layer, node.name, f"{layer.name}.{node.at}", found.value)
-    assert site is not None
+    if site is None:
+        return
     _saved(chain, layer, node, place, site, found, where)
     _DETAILS.get(place.word, _pointwise)(chain, node.operation, place, site, found, where)
 
 
+#: What a step back through a pointwise site is called.
+_STEP_KIND = {"relu": "mask", "relu6": "mask"}
+
+
+def _choose(
+    chain: Chain,
+    index: int,
+    node: Step,
+    place: Place,
+    incoming: str | None,
+    by_site: Mapping[int, list[BackStep]],
+) -> BackStep | None:
+    """The step of a chain's node: at its site from its cotangent, or one of the two at least.
+
+    One of its kind from its cotangent that goes back through another site is taken when nothing
+    in the chain expects it there.
+    """
+    m, layer = chain.m, chain.m.unrolled.layers[index]
+    key = layer.key(node.site)
+    site = m.sites.get(key)
+    options = [] if site is None else by_site.get(site.index, [])
+    exact = next((s for s in options if s.incoming == incoming), None)
+    if exact is not None or incoming is None:
+        return exact or (options[0] if options else None)
+    read = m.unrolled.chain(index, node.incoming)
+    due = {
+        layer.key(other.site)
+        for other in layer.emitted.nodes.values()
+        if isinstance(other, Step) and m.unrolled.chain(index, other.incoming) == read
+    }
+    kind = _STEP_KIND.get(place.word, place.word)
+    for s in m.found.steps:
+        free = id(s) not in chain.steps and s.incoming == incoming and s.kind == kind
+        if free and (s.site is None or m.claimed.get(s.site) not in due):
+            return s
+    return options[0] if options else None
+
+
 def _first_use(chain: Chain, found: BackStep) -> int:
     """The line where a step first uses the cotangent it reads."""
-    uses = (
+    first = found.attributes["from_line"]
+    return min(_uses(chain, found.incoming, first, found.line), default=first)
+
+
+def _uses(chain: Chain, value: str, first: int, last: int) -> list[int]:
+    """The lines, from ``first`` to ``last``, of operations that read a value."""
+    m = chain.m
+    return [
         line
-        for name, line in chain.m.lines.items()
-        if found.attributes["from_line"] <= line <= found.line
-        and found.incoming in chain.m.operands.get(name, ())
-    )
-    return min(uses, default=found.attributes["from_line"])
+        for name, line in m.lines.items()
+        if first <= line <= last and value in m.operands.get(name, ())
+    ]
 
 
 def _saved(
@@ -172,7 +219,7 @@ def _saved(
         wrong = sorted(h for h in have if h != due)
         row = chain.out.row("saved values")
         said = f"{layer.name}.{node.saved} (%{due})"
-        line = found.attributes.get("mean_line", found.line)
+        line = _own_line(m, found)
         called = ", ".join(_forward_name(m, w) for w in wrong)
         row.count(where, unless(not wrong or due is None, line, where, f"reads {called}", said))
     weight = node.weight
@@ -180,9 +227,19 @@ def _saved(
         parameter = layer.forward.parameters[weight]
         owner = m.unrolled.places[layer.key(parameter.site)]
         names_of = [n for n, p in owner.tensors.items() if p.render == weight]
+        line = found.line
+        if found.weight not in (None, names_of[0]):
+            line = max(_uses(chain, str(found.weight), m.line(found.incoming), line), default=line)
         chain.out.row("weights of steps").check(
-            found.line, where, f"%{found.weight}", f"%{names_of[0]}", "reads"
+            line, where, f"%{found.weight}", f"%{names_of[0]}", "reads"
         )
+
+
+def _own_line(m: Matching, found: BackStep | GradNode) -> int:
+    """Where the saved value is read: at the difference from the mean, if that is no forward's."""
+    mean: int = found.attributes.get("mean_line") or 0
+    assert m.found.loss is not None
+    return mean if mean > m.found.loss.line else found.line
 
 
 def _forward_name(m: Matching, value: str) -> str:
@@ -216,17 +273,22 @@ def _batchnorm(
         math.isclose(c, d, rel_tol=1e-6) for c, d in zip(a["coefficients"], due, strict=True)
     )
     mean, root = a["mean_line"], a["statistic_line"]
+    own = site.attributes  # the forward's statistics are held against N·h·w in their own row
+    have = f"coefficients {text(a['coefficients'])} (from line {a['from_line']})"
     chain.out.row("BatchNorm backward").count(
         where,
         [
-            *unless(close, found.line, where, f"coefficients {text(a['coefficients'])}", text(due)),
+            *unless(close, found.line, where, have, text(due)),
             *unless(
                 a["exact"], found.line, where, "the terms are others", "γ·i·(dy - Σ/n - d·i²·Σ/n)"
             ),
-            *difference(root, where, a["epsilon"], site.attributes["epsilon"], "ε is"),
-            *difference(root, where, a["divisor"], float(n), "the variance is divided by"),
-            *difference(mean, where, a["mean_divisor"], float(n), "the mean is divided by"),
-            *difference(root, where, a["axes"], (0, 2, 3), "statistics over"),
+            *(
+                x
+                for name, what in _STATISTICS.items()
+                for x in difference(
+                    mean if name == "mean_divisor" else root, where, a[name], own.get(name), what
+                )
+            ),
         ],
     )
 
@@ -383,15 +445,16 @@ def _fan_in(chain: Chain, index: int, node: FanIn, by_site: Mapping[int, list[Ba
     read = _consumers(chain, index, node.name, by_site)
     due = f"{chain.call(want[0])} and {chain.call(want[1])} added"
     if not read:
-        row.count(where, [Mismatch(m.line(want[0]), where, "no sum", due)])
+        if None in want:
+            row.unknown(where)
+        else:
+            row.count(where, [Mismatch(max(map(m.line, want)), where, "no sum", due)])
         chain.define(layer, node.name, f"{layer.name}.{node.at}", None)
         return
     value, line = read[0]
     other: Added | None = added.get(value)
     if other is None:
-        made = m.line(value)
         row.count(where, [Mismatch(line, where, f"{chain.call(value)} alone", due)])
-        del made
     else:
         chain.fan_ins.add(value)
         have = f"{chain.call(other.a)} and {chain.call(other.b)} added"
@@ -419,20 +482,28 @@ def _gradient(chain: Chain, layer: LayerAt, tensor: str, place: Place, due: str 
     where = f"{tensor} ({place.label})"
     rows = [chain.out.row(name) for name in ("cotangents", "gradient nodes")]
     found = m.found.gradients.get(tensor)
+    if due is None and found is not None and found.kind == "unrecognised":
+        for row in rows:
+            row.unknown(where)
+        return
     if found is None or found.kind in ("missing", "unrecognised"):
-        line = m.header if found is None else found.line
+        line = m.header if found is None else m.gradient_line(tensor) or found.line
         have = "no gradient" if found is None or found.kind == "missing" else "no known gradient"
         for row, expected in zip(rows, (chain.call(due), _kind(place, tensor)), strict=True):
             row.count(where, [Mismatch(line, where, have, expected)])
         return
     same = due is None or found.cotangent == due
-    problem = Mismatch(found.line, where, f"reads {chain.call(found.cotangent)}", chain.call(due))
-    rows[0].count(where, [] if same else [problem])
+    problems = []
+    if not same:
+        line = m.gradient_line(tensor) or found.line
+        have = f"reads {chain.call(found.cotangent)}"
+        problems.append(Mismatch(line, where, have, chain.call(due)))
+    rows[0].count(where, problems)
     rows[1].count(where, _node(chain, layer, tensor, place, found, where))
     if found.x is not None and place.inputs:
         wanted = m.value(place.inputs[0])
         ok = wanted is None or found.x == wanted
-        line = found.attributes.get("mean_line") or found.line
+        line = _own_line(m, found)
         have = f"reads {_forward_name(m, found.x)}"
         label = f"{_forward_name(m, str(wanted))}"
         chain.out.row("saved inputs").count(where, unless(ok, line, where, have, label))
@@ -465,17 +536,25 @@ def _node(
         *unless(a["factor"] == 1, line, where, f"the sum is scaled by {text(a['factor'])}", "1"),
     ]
     if kind == "scaled sum":
-        n = float(count_of(place))
+        own = {} if site is None else site.attributes
         root, mean = a["statistic_line"] or line, a["mean_line"] or line
         out += [
             *unless(a["exact"], line, where, "not a sum of dy times the normalised input", "one"),
-            *difference(root, where, a["divisor"], n, "the variance is divided by"),
-            *difference(mean, where, a["mean_divisor"], n, "the mean is divided by"),
-            *difference(root, where, a["statistic_axes"], (0, 2, 3), "statistics over"),
         ]
-        if site is not None:
-            out += difference(root, where, a["epsilon"], site.attributes.get("epsilon"), "ε is")
+        for name, what in _STATISTICS.items():
+            if site is not None:
+                at = mean if name == "mean_divisor" else root
+                have = a["statistic_axes" if name == "axes" else name]
+                out += difference(at, where, have, own.get(name), what)
     return out
+
+
+_STATISTICS = {
+    "epsilon": "ε is",
+    "divisor": "the variance is divided by",
+    "mean_divisor": "the mean is divided by",
+    "axes": "statistics over",
+}
 
 
 def _conv_node(layer: LayerAt, place: Place, found: GradNode, where: str) -> list[Mismatch]:

@@ -90,7 +90,7 @@ def _parameters(m: Matching, out: Ledger) -> None:
             shape, due = _plain(have[name]), _plain(m.unrolled.shapes[name])
             row.check(header, where, shape, due)
     off = {bias_expected(p) for p in m.unrolled.places.values()}
-    for name in have:
+    for name in have if m.found.loss is not None else ():
         if name not in wanted and name not in off:
             line = m.line(m.found.updates[name].value) if name in m.found.updates else header
             row.extra(line, name, "a parameter", "none of this name")
@@ -333,7 +333,9 @@ def _loss(m: Matching, out: Ledger) -> None:
     row = out.row("loss", "conditions", said)
     loss = m.found.loss
     if loss is None:
-        line = m.line(m.value(m.unrolled.output)) or m.header
+        end = m.line(m.value(m.unrolled.output)) or m.header
+        softmax = (op.line for op in m.function.operations if op.kind == "divide")
+        line = next((at for at in softmax if at > end), end)
         row.check(line, "loss", "no softmax less a target", "the cotangent of a cross-entropy")
         return
     line = loss.line

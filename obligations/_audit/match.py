@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from obligations._audit.unroll import Key, Place, Unrolled
+from obligations.stablehlo.graph import ELEMENTWISE
 from obligations.stablehlo.reader import Function
 from obligations.stablehlo.recognise import Recognised, Site
 
@@ -15,6 +16,9 @@ _ALIKE = (
     {"relu", "relu6", "clip"},
     {"maxpool", "avgpool"},
 )
+
+
+_PASSING = ("reshape", "broadcast_in_dim", "convert", "all_reduce")
 
 
 def alike(word: str) -> set[str]:
@@ -36,6 +40,7 @@ class Matching:
     header: int
     lines: Mapping[str, int]
     operands: Mapping[str, tuple[str, ...]]
+    function: Function
     sites: dict[Key, Site] = field(default_factory=dict)
     claimed: dict[int, Key] = field(default_factory=dict)
 
@@ -71,6 +76,31 @@ class Matching:
         """The places that read a place."""
         return (k for k, p in self.unrolled.places.items() if key in p.inputs)
 
+    def gradient_line(self, tensor: str) -> int:
+        """Where the gradient of a tensor is computed for its own update; 0 if that is not found.
+
+        The same value may be computed before, for another use. Of a gradient that depends on no
+        loss, the first operation that is no part of the update.
+        """
+        gradient, update = self.found.gradients[tensor], self.found.updates.get(tensor)
+        operations = {name: op for op in self.function.operations for name in op.results}
+        canonical = self.found.canonical
+        start = self.function.returned[update.result] if update else gradient.value
+        stack, seen, ends = [start], set[str](), [0]
+        while stack:
+            name = stack.pop()
+            op = operations.get(name)
+            if name in seen or op is None:
+                continue
+            seen.add(name)
+            if update is not None and canonical[name] == gradient.value:
+                return op.line
+            if op.kind in ELEMENTWISE or op.kind in _PASSING:
+                stack += op.operands
+            elif op.kind != "constant":
+                ends.append(op.line)
+        return 0 if update is not None else max(ends)
+
     def missing_line(self, key: Key) -> int:
         """A line to show for a place that was not found: of what reads it, or of what it reads."""
         for reader in self.readers(key):
@@ -93,7 +123,7 @@ def match(unrolled: Unrolled, found: Recognised, function: Function, input_name:
         for name in op.results
     }
     value = canonical.get(input_name, input_name)
-    out = Matching(unrolled, found, value, function.line, lines, operands)
+    out = Matching(unrolled, found, value, function.line, lines, operands, function)
     by_tensor: dict[str, Site] = {}
     for site in found.sites:
         for name in site.params:

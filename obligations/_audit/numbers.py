@@ -23,11 +23,14 @@ if TYPE_CHECKING:
 WORK = 3e8
 """How many multiplications and elements an artifact may have to be evaluated without asking."""
 
+MOST = 1e10
+"""How many it may have to be evaluated at all."""
+
 
 def compare(m: Matching, module: Module, out: Ledger, *, always: bool) -> None:
     """Fill the row ``numbers``; without ``always`` only for a small artifact."""
     work = sum(_work(op, module) for op in module.main.operations)
-    if work > WORK and not always:
+    if work > (MOST if always else WORK):
         out.note("numbers", f"not evaluated: {work:.0e} multiplications")
         return
     if m.found.loss is None or None in (m.sites.get(k) for k in m.unrolled.places):

@@ -45,7 +45,7 @@ class Row:
     @property
     def ok(self) -> bool:
         """Whether nothing differs."""
-        return not self.judged or not self.mismatches
+        return not self.judged or not (self.mismatches or self.failing)
 
     @property
     def said(self) -> str:
@@ -112,6 +112,12 @@ class _Open:
         for problem in problems:
             self.failed[where] = None
             self.mismatches.append(problem)
+
+    def unknown(self, where: str) -> None:
+        """One more place, of which nothing can be said: what it depends on was not found."""
+        self.total += 1
+        self.failed[where] = None
+        self.note = "where nothing is told, what it depends on was not found"
 
     def check(self, line: int, where: str, found: object, expected: object, what: str = "") -> None:
         """One more place: ``found`` against ``expected``."""

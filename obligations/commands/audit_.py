@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 SHOWN = 8
 """How many places of one convention are shown; all are in the JSON and on the page."""
+SHOWN_OF_SEVERAL = 1
+"""The same, where several files are audited."""
 
 
 @click.command("audit")
@@ -57,6 +59,7 @@ def command(
     """
     from obligations import report
     from obligations.audit import artifacts, audit, load
+    from obligations.errors import ObligationsError
     from obligations.net_reader import load as load_net
 
     described = load_net(net, settings)
@@ -65,14 +68,23 @@ def command(
         if folder is None:
             raise click.UsageError("name a FILE.mlir, or a folder by --artifacts")
         raise click.UsageError(f"{folder} has no training step of {described.name}")
-    found = []
+    found: list[Audit] = []
+    refused = 0
     for name in wanted:
-        with report.working(f"audit {name}"):
-            found.append(audit(described, load(name), numbers=numbers))
+        try:
+            with report.working(f"audit {name}"):
+                found.append(audit(described, load(name), numbers=numbers))
+        except ObligationsError as error:
+            if len(wanted) == 1:
+                raise
+            refused += 1
+            click.echo(error.render(), err=True)
+            continue
         _print(found[-1], whole=len(wanted) == 1)
-    if len(found) > 1:
+    if len(wanted) > 1:
         good = sum(a.ok for a in found)
-        click.echo(f"{described.name}: {good} of {len(found)} training steps agree")
+        told = f", {refused} cannot be read as such" if refused else ""
+        click.echo(f"{described.name}: {good} of {len(wanted)} training steps agree{told}")
     if json_file is not None:
         from obligations.generate import replace_file
 
@@ -80,7 +92,7 @@ def command(
         replace_file(json_file, text + "\n")
     if html_file is not None:
         paging.write(html_file, "audit", [paging.audit_chapter(a, described) for a in found])
-    return 0 if all(a.ok for a in found) else 1
+    return 2 if refused else 0 if all(a.ok for a in found) else 1
 
 
 def _print(found: Audit, *, whole: bool) -> None:
@@ -95,16 +107,16 @@ def _print(found: Audit, *, whole: bool) -> None:
         if not row.ok:
             if not whole:
                 click.echo(f"{row.convention}: {row.said}")
-            _differences(found, row)
+            _differences(found, row, SHOWN if whole else SHOWN_OF_SEVERAL)
     lead = "" if whole else f"{found.source.name}: "
     click.echo(lead + summary(found))
 
 
-def _differences(found: Audit, row: Row) -> None:
+def _differences(found: Audit, row: Row, most: int) -> None:
     from obligations.audit import shown
 
-    for mismatch in row.mismatches[:SHOWN]:
-        click.echo(f"{shown(found, row, mismatch)}")
-    more = len(row.mismatches) - SHOWN
+    for mismatch in row.mismatches[:most]:
+        click.echo(shown(found, row, mismatch))
+    more = len(row.mismatches) - most
     if more > 0:
         click.echo(f"  {row.convention}: and {more} more")

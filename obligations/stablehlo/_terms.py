@@ -226,6 +226,8 @@ def _expand(known: Algebra, index: int, depth: int, memo: dict[int, Terms]) -> T
                 out[key] = out.get(key, 0.0) + n
         case _:
             return one
+    if out and not any(out.values()):
+        return {}  # zero, whatever its atoms are
     out = {p: n for p, n in out.items() if n != 0}
     small = 0 < len(out) <= MAX_TERMS and all(len(p) <= MAX_TERMS for p in out)
     return out if small else one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, groupby
 from typing import Any
 
 import jax
@@ -49,14 +49,16 @@ def test_three_roads(table: list[str]) -> None:
     roads = {**ROADS, "JAX": forwards.vjp_of}
     lines = measure(roads)
     pairs = list(combinations(roads, 2))
-    table += ["", "| operation | gradient | " + " | ".join(f"{a} – {b}" for a, b in pairs)]
-    table[-1] += " | at |"
-    table.append("| --- | --- |" + " ---: |" * len(pairs) + " --- |")
-    for line in lines:
-        cells = [f"{line.errors[p]:.1e}" if p in line.errors else "" for p in pairs]
-        table.append(f"| {line.operation} | {line.gradient} | {' | '.join(cells)} | {line.sizes} |")
     worst = {p: max(x.errors.get(p, 0.0) for x in lines) for p in pairs}
-    table.append("worst: " + ", ".join(f"{a} – {b} {worst[a, b]:.1e}" for a, b in pairs))
+    table += ["", f"| operation | gradients | {' | '.join(f'{a} – {b}' for a, b in pairs)} | at |"]
+    table.append("| --- | --- |" + " ---: |" * len(pairs) + " --- |")
+    for name, own in groupby(lines, lambda x: x.operation):
+        group = list(own)
+        found = (max((x.errors[p] for x in group if p in x.errors), default=None) for p in pairs)
+        cells = ["" if e is None else "0" if e == 0 else f"{e:.1e}" for e in found]
+        gradients = " ".join(x.gradient for x in group)
+        table.append(f"| {name} | {gradients} | {' | '.join(cells)} | {group[0].sizes} |")
+    table.append(f"Worst: {', '.join(f'{a} – {b} {worst[a, b]:.1e}' for a, b in pairs)}.")
     for line in lines:
         emitted = {p for p in pairs if "formula" in p and p in line.errors}
         assert len(emitted) == 2 or "depthwise" in line.operation

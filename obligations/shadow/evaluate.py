@@ -41,7 +41,7 @@ STEP = 1e-30
 """The complex step."""
 
 BUDGET = 500_000
-"""How many complex numbers one batch of probes may hold per value. More would not fit the caches."""
+"""How many complex numbers one batch of probes may hold per value; more do not fit the caches."""
 
 INDICES = 20_000_000
 """How many values an index may have; at true size a net's largest activation has 6 million."""

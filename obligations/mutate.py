@@ -261,6 +261,7 @@ class Block:
             if o.block == section.block.name and o.kind not in ("step", "capstone", "loss")
         ]
         self.by_name = {o.name: o for o in self.obligations}
+        self.mentions = {o.name: _mentions(o.declaration) for o in self.obligations}
         self.slots: Mapping[str, Expected] = expected_clauses(self.net, section.block, env)
         self.values = net_values(self.net, env)
         self.certified: dict[str, tuple[Forward, Certified]] = {
@@ -360,9 +361,9 @@ class Block:
                 changed.add(o.name)
                 if base is None or base.declaration.binders != o.declaration.binders:
                     signatures.add(o.name)
-            elif _mentions(o.declaration) & changed:
+            elif self.mentions[o.name] & changed:
                 changed.add(o.name)
-                if _mentions(o.declaration) & signatures:
+                if self.mentions[o.name] & signatures:
                     again.append(o)
         env = Environment(self.env.sources, self.env.prefixes, dict(self.env.constants))
         check = self.check(env, section)
@@ -582,6 +583,8 @@ class WholeNetTrials:
         self.lemma = by_name[self.net.capstone.loss]
         self.lets, body = split_lets(self.capstone.declaration.type)
         self.clauses = split_clauses(body)
+        self.let_names = {n: free_names(v) for n, _, v in self.lets}
+        self.clause_names = [free_names(c) for c in self.clauses]
         self.types = self._types()
         self.samples: dict[int, list[tuple[NetSample, Evaluator, dict[str, Any]]]] = {}
         self.nodes: dict[int, dict[tuple[str, ...], tuple[Array, float]]] = {}
@@ -662,21 +665,25 @@ class WholeNetTrials:
         before = {n: v for n, _, v in self.lets}
         changed = [n for n, _, v in bound if before.get(n) != v]
         differing = [i for i, c in enumerate(clauses) if c != self.clauses[i]]
+        names = {n: free_names(v) if n in changed else self.let_names[n] for n, _, v in bound}
+        reads = [
+            free_names(c) if i in differing else self.clause_names[i] for i, c in enumerate(clauses)
+        ]
         moved: set[str] = set()
-        for name, _, value in bound:
-            if name in changed or free_names(value) & moved:
+        for name, _, _ in bound:
+            if name in changed or names[name] & moved:
                 moved.add(name)
         try:
             handed = self._handed(d, bound, changed)
-            own = [self._clause(d, clauses[i], bound, set()) for i in differing]
+            own = [self._clause(d, clauses[i], bound, set(), names) for i in differing]
         except ElabError as error:
             return _Trial(refused=error.message)
 
         def reached() -> Iterator[Constant]:
             """Every clause that a change reaches, from the head down."""
             for i in reversed(range(len(clauses))):
-                if i in differing or free_names(clauses[i]) & moved:
-                    yield self._clause(d, clauses[i], bound, moved)
+                if i in differing or reads[i] & moved:
+                    yield self._clause(d, clauses[i], bound, moved, names)
 
         def deviation(seeds: Iterable[int]) -> float:
             worst = 0.0
@@ -761,9 +768,10 @@ class WholeNetTrials:
         clause: s.Term,
         bound: list[tuple[str, s.Term | None, s.Term]],
         moved: set[str],
+        names: Mapping[str, set[str]],
     ) -> Constant:
         """A clause as a statement of its own: what has not moved becomes a binder."""
-        needed = _needed(clause, bound, moved)
+        needed = _needed(free_names(clause), moved, names)
         inner = [(n, self.types[n], v) for n, _, v in bound if n in needed]
         extra = binders([(n, self.types[n]) for n in self.types if n not in needed])
         whole = replace(d, binders=(*d.binders, *extra), type=lets(inner, clause))
@@ -816,18 +824,15 @@ class WholeNetTrials:
         return ()
 
 
-def _needed(
-    clause: s.Term, bound: list[tuple[str, s.Term | None, s.Term]], moved: set[str]
-) -> set[str]:
-    """The moved ``let``\\ s a clause depends on."""
-    values = {n: v for n, _, v in bound}
+def _needed(clause: set[str], moved: set[str], names: Mapping[str, set[str]]) -> set[str]:
+    """The moved cotangents that a clause with these names depends on."""
     found: set[str] = set()
-    stack = list(free_names(clause) & moved)
+    stack = list(clause & moved)
     while stack:
         name = stack.pop()
         if name not in found:
             found.add(name)
-            stack += free_names(values[name]) & moved
+            stack += names[name] & moved
     return found
 
 

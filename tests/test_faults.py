@@ -178,9 +178,7 @@ def test_what_is_said_of_a_fault(
         ),
     ],
 )
-def test_a_mask_at_its_activations_output_changes_nothing(
-    net: str, text: str, reason: str
-) -> None:
+def test_a_mask_at_its_activations_output_changes_nothing(net: str, text: str, reason: str) -> None:
     found = [o for o in broken.report(net).outcomes if o.mutant.text == text]
     assert found
     for o in found:
@@ -191,7 +189,7 @@ def test_a_mask_at_its_activations_output_changes_nothing(
 
 
 def test_the_chain_behind_a_certificate_is_held_against_it() -> None:
-    """ResNet-34's head is printed as its certificate's backward; its render is checked all the same."""
+    """ResNet-34's head is printed as its certificate's backward; its render is checked too."""
     found = [
         o
         for o in broken.report("resnet34").outcomes
@@ -199,5 +197,5 @@ def test_the_chain_behind_a_certificate_is_held_against_it() -> None:
     ]
     assert found
     assert all(o.status == "refused" for o in found)
-    lost = [o for o in broken.of("resnet34", "step lost", "head")]
+    lost = broken.of("resnet34", "step lost", "head")
     assert [o.status for o in lost] == ["refused", "refused"]

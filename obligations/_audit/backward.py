@@ -95,7 +95,6 @@ _ROWS = (
     ("input gradients", "steps", "phase, stride, kernel, flip"),
     ("pool backward", "steps", "the window's maximum"),
     ("average backward", "steps", "divisor h·w"),
-    ("dropout", "steps", "the forward's mask"),
     ("fan-in", "sums", "what each adds"),
     ("fan-in order", "sums", "operands as in the render"),
     ("cotangents", "tensors", "which each gradient reads"),
@@ -356,8 +355,8 @@ def _dense(
 def _dropout(
     chain: Chain, operation: Operation, place: Place, site: Site, found: BackStep, where: str
 ) -> None:
-    chain.out.row("dropout").check(
-        found.line, where, f"%{found.weight}", f"%{site.params[0]}", "mask"
+    chain.out.row("weights of steps").check(
+        found.line, where, f"%{found.weight}", f"%{site.params[0]}", "goes through"
     )
 
 

@@ -6,6 +6,7 @@ Convolutions get the pads that the description's padding convention means, writt
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from obligations.shadow.values import sizes_of
 HERE = Path(__file__).parent.parent
 
 
+@cache
 def small(name: str, text: str = "", **settings: str) -> Net:
     """A built-in net, narrow and low: as deep as it is, with every block, on few pixels.
 

@@ -132,4 +132,9 @@ def run(args: list[str]) -> int:
         # Whoever read the output has closed it; what the interpreter still flushes goes nowhere.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        # Files have messages of their own: this is the output itself, on a full disk.
+        click.echo(f"error: the output cannot be written: {error.strerror or error}", err=True)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
     return result if isinstance(result, int) else 0

@@ -667,6 +667,16 @@ def _missing(fwd: Forward, canonical: _Canonical, emitted: Emitted) -> list[Diff
                     remedy=f"should not be handed on, but {right}",
                 )
             )
+        if right is not None and emitted.output is None and not out:
+            out.append(
+                Difference(
+                    emitted.span,
+                    f"the chain of {fwd.kind.name} does not end with {right}, "
+                    f"the cotangent at {fwd.block.input}",
+                    right,
+                    remedy="should be handed on",
+                )
+            )
     return out
 
 

@@ -1039,6 +1039,7 @@ def derive(
                 continue
             deriver = derivers[name]
             if word == "cotangents":
+                _steps_are_there(deriver.section, {o.name for o in out})
                 out += deriver.cotangents()
             else:
                 definition, theorem = deriver.bundle()
@@ -1052,6 +1053,23 @@ def derive(
             raise ObligationsError(f"the file would declare {obligation.name} twice")
         seen.add(obligation.name)
     return Derived(net, parts, tuple(out), _left_out(net))
+
+
+def _steps_are_there(section: Section, declared: set[str]) -> None:
+    """Refuse a step that the library lacks and the file has not defined so far."""
+    for emitted in section.emitted.values():
+        for node in emitted.nodes.values():
+            if not isinstance(node, Step):
+                continue
+            name = node.operation.backward.defined_in_file
+            if name is not None and name not in declared:
+                raise InputError(
+                    section.net.source,
+                    node.span,
+                    f"{node.token} is {name}, which the library lacks: "
+                    f"a line `define {name}` must come before the cotangents of "
+                    f"{section.block.name}",
+                )
 
 
 def _left_out(net: Net) -> tuple[str, ...]:

@@ -348,15 +348,19 @@ def prose(source: str) -> str:
 
 def heading(words: str) -> str:
     """``/-! … -/``: a title alone on one line, more on lines of its own."""
-    shown = prose(words)
+    shown = prose(_inside(words))
     return f"/-!\n{shown}\n-/" if "\n" in shown else f"/-! {shown} -/"
 
 
 def docstring(words: str) -> str:
     """``/-- … -/``, wrapped."""
-    safe = words.replace("-/", "- /").replace("/-", "/ -")
     # The end of the comment stays on the line of the last word.
-    return wrap(f"/-- {safe}\0-/").replace("\0", " ")
+    return wrap(f"/-- {_inside(words)}\0-/").replace("\0", " ")
+
+
+def _inside(words: str) -> str:
+    """``words`` without what would begin or end a comment."""
+    return words.replace("-/", "- /").replace("/-", "/ -")
 
 
 def opened(names: Iterable[str], namespace: str) -> str:

@@ -470,6 +470,23 @@ def test_a_reader_that_goes_away() -> None:
     assert done.stderr == ""
 
 
+@pytest.mark.parametrize("arguments", [["census", TINY], ["generate", TINY, "--unchecked"]])
+def test_a_full_disk(arguments: list[str], tmp_path: Path) -> None:
+    if arguments[0] == "generate":
+        arguments = [*arguments, "--stdout"]
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "obligations", *arguments],
+            cwd=tmp_path,
+            env=subprocess_env(),
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert done.returncode == 2
+    assert done.stderr == "error: the output cannot be written: No space left on device\n"
+
+
 def test_a_terminal_without_unicode(tmp_path: Path) -> None:
     ascii_only = subprocess_env(PYTHONIOENCODING="ascii")
     command = [sys.executable, "-m", "obligations", "generate", TINY]

@@ -438,6 +438,16 @@ def test_a_docstring_cannot_end_early() -> None:
     assert shown.endswith(" -/")
 
 
+def test_the_text_above_a_section_cannot_end_early() -> None:
+    text = (ROOT / TINY).read_text("utf-8")
+    old = "render the identity block"
+    assert old in text
+    net = read_net(Source("a.net", text.replace(old, "render the -/ def x := 1 /- block")))
+    shown = generate.text(derive(net), checked=False)
+    assert shown.count("-/") == generate.text(derived(TINY), checked=False).count("-/")
+    assert "the render of the - / def x := 1 / - block" in shown
+
+
 def test_a_declaration_by_one_exact_has_a_term_for_its_proof() -> None:
     declaration = Declaration(
         "theorem", "t", (), s.Ident("P"), proof=(Tactic(("exact", s.Ident("p"))),)

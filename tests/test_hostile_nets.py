@@ -10,7 +10,7 @@ import pytest
 
 from obligations import cli, generate
 from obligations.check import typed_environment
-from obligations.derive import derive
+from obligations.derive import derive, sections
 from obligations.errors import InputError, ObligationsError, Source
 from obligations.net_reader import net_source, read_net
 
@@ -83,6 +83,13 @@ def test_a_fan_in_that_is_not_the_blocks(old: str, new: str, said: str) -> None:
             "cbrBackBatchedGraph_faithful",
         ),
         (
+            "mobilenetv2",
+            "define     dStridedXlaInB\n  cotangents NoExp, Stride1, Stride2, stem, head",
+            "cotangents NoExp, Stride1, Stride2, stem, head\n  define     dStridedXlaInB",
+            "depthwiseStridedXlaBackBatched is dStridedXlaInB, which the library lacks: "
+            "a line `define dStridedXlaInB` must come before the cotangents of Stride2",
+        ),
+        (
             "resnet34",
             "with P at str, N at stn, C at stc",
             "with P at str, N at stn",
@@ -101,6 +108,15 @@ def test_what_the_statements_cannot_be_made_of(name: str, old: str, new: str, me
     with pytest.raises(InputError) as caught:
         derive(read_net(changed(net_source(name).text, old, new)))
     assert caught.value.message == message
+
+
+def test_a_chain_that_hands_on_nothing() -> None:
+    text = net_source("mobilenetv2").text
+    new = "if skip then addVB(%dxb, %dy) else %dy"
+    net = read_net(changed(text, "if skip then addVB(%dxb, %dy) else %dxb", new))
+    found = generate.differences(net, sections(net))
+    message = "the chain of ExpOnly does not end with %dxb, the cotangent at xin"
+    assert [d.message for d in found] == [message]
 
 
 def test_a_cotangents_let_does_not_hide_a_binder() -> None:

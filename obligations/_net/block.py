@@ -367,6 +367,11 @@ def _cotangents(b: BlockContext) -> CotangentNames:
     for _, site, _ in line.labels:
         b.net.known(site, [*b.site_names, str(b.input_name)], "unknown site")
     b.net.distinct((name for name, _, _ in line.labels), "label")
+    claims = [*b.text.entries, *(c for k in b.text.kinds for c in k.claims)]
+    if not any(isinstance(c, text.Certificate) for c in claims):
+        for name, _, given in line.labels:
+            if given:
+                b.net.fail(name, f"{name} is said to be from the certificate; {b.name} has none")
     b.net.distinct((site for _, site, _ in line.labels), "label at")
     return CotangentNames(
         str(line.prefix),

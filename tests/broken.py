@@ -35,3 +35,27 @@ def outcome(net: str, text: str) -> Outcome:
     """The outcome of the one fault that is described by ``text``."""
     (found,) = (o for o in report(net).outcomes if o.mutant.text == text)
     return found
+
+
+def readme_table() -> str:
+    """The README's table: each kind of fault, ResNet-34 and MobileNetV2 beside each other."""
+    tables = [report(net).table() for net in NETS]
+    columns = {
+        "made": "made",
+        "refused": "refused",
+        "compared": "comparison",
+        "numbers": "numbers alone",
+        "equivalent": "no effect",
+        "unexplained": "unexplained",
+    }
+    lines = [f"| fault | {' | '.join(columns.values())} |", f"| --- |{' ---: |' * len(columns)}"]
+    faults = list(dict.fromkeys(f for t in tables for f in t))
+    sums = {c: [sum(row[c] for row in t.values()) for t in tables] for c in columns}
+    for fault in faults:
+        cells = [
+            " / ".join(str(t[fault][c]) if fault in t else "–" for t in tables) for c in columns
+        ]
+        lines.append(f"| {fault} | {' | '.join(cells)} |")
+    total = [" / ".join(map(str, sums[c])) for c in columns]
+    lines.append(f"| all | {' | '.join(total)} |")
+    return "\n".join(lines)

@@ -346,3 +346,8 @@ def test_an_unexplained_fault_is_shown_and_the_command_fails(
     shown = capsys.readouterr().out
     assert "no number shows it, and no reason is known:" in shown
     assert "a kind of fault: Id: something is wrong — unexplained; reported: seen" in shown
+
+
+def test_the_readme_has_these_counts() -> None:
+    readme = (Path(__file__).resolve().parent.parent / "README.md").read_text("utf-8")
+    assert broken.readme_table() in readme

@@ -152,7 +152,7 @@ def _environment(keys: Mapping[str, str], entries: Mapping[str, Entry]) -> FileE
     return FileEnvironment({**library(), **entries}, prefixes, {}, keys)
 
 
-def _keys(declarations: Iterable[Declaration], taken: Iterable[str]) -> dict[str, str]:
+def keys_of(declarations: Iterable[Declaration], taken: Iterable[str]) -> dict[str, str]:
     """What each declaration is kept under: its own name where no other has it."""
     known = set(taken)
     out: dict[str, str] = {}
@@ -212,7 +212,7 @@ class _Reading:
         return error.message + (f" ({error.hint})" if error.hint else "")
 
 
-def _stated(key: str, d: Declaration) -> Stated | str:
+def stated_by(key: str, d: Declaration) -> Stated | str:
     """A declaration as the generator has its own, or why it is none."""
     binders = telescope(d)
     for group in binders:
@@ -309,22 +309,22 @@ def check(
     start = time.perf_counter()
     seeds = tuple(seeds)
     tell = progress or (lambda _: None)
-    derived = _derived(net, source)
+    derived = described(net, source)
     file = _File.read(source, derived, names)
     file.choose(only)
     file.evaluate(seeds, tell)
     return file.ledger(time.perf_counter() - start, seeds)
 
 
-def _derived(net: str | None, source: Source) -> Derived | None:
+def described(net: str | None, source: Source) -> Derived | None:
+    """What the net that a file is about says, under the file's settings; see :func:`check`."""
     from obligations.net_reader import load
 
     found = net_of(source) if net is None else net
     if found is None:
         return None
-    plain = load(found)
-    described = load(found, settings_of(plain, source))
-    return derive(described, sections(described))
+    at = load(found, settings_of(load(found), source))
+    return derive(at, sections(at))
 
 
 @dataclass(slots=True)
@@ -350,7 +350,7 @@ class _File:
         entries = dict(names.entries)
         if derived is not None:
             entries = {**net_entries(derived.net), **entries}
-        keys = _keys(found, {*library(), *entries})
+        keys = keys_of(found, {*library(), *entries})
         env = _environment(keys, entries)
         reading = _Reading(source, env)
         declarations: list[tuple[str, Declaration]] = []
@@ -363,7 +363,7 @@ class _File:
             if d.kind not in STATING:
                 skipped[key] = f"a declaration of this kind ({d.kind}) states nothing to evaluate"
                 continue
-            stated = _stated(key, d)
+            stated = stated_by(key, d)
             if isinstance(stated, str):
                 reading.refused[key] = ("not evaluable", stated, None)
                 continue

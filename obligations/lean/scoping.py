@@ -7,7 +7,7 @@ compared and elaborated apart from its file.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 
 from obligations.lean import syntax as s
@@ -82,6 +82,57 @@ def _opened(name: str, opened: Open, around: list[str]) -> Iterable[str]:
 def resolve(name: str, scope: Scope, known: Collection[str]) -> str | None:
     """The first of :func:`candidates` that is ``known``."""
     return next((c for c in candidates(name, scope) if c in known), None)
+
+
+def respelled(term: s.Term, bound: frozenset[str], spell: Callable[[str], str]) -> s.Term:
+    """``term`` with every name that is not ``bound`` in it spelled anew."""
+    match term:
+        case s.Ident(name):
+            first = name.split(".")[0]
+            return term if name in bound or first in bound else replace(term, name=spell(name))
+        case s.App(fn, args):
+            new = tuple(
+                replace(a, value=respelled(a.value, bound, spell))
+                if isinstance(a, s.NamedArg)
+                else respelled(a, bound, spell)
+                for a in args
+            )
+            return replace(term, fn=respelled(fn, bound, spell), args=new)
+        case s.Proj(inner, _) | s.Un(_, inner):
+            return replace(term, term=respelled(inner, bound, spell))
+        case s.Bind(_, binders, body):
+            groups, inside = respelled_binders(binders, bound, spell)
+            return replace(term, binders=groups, body=respelled(body, inside, spell))
+        case s.Let(name, type_, value, body):
+            return replace(
+                term,
+                type=None if type_ is None else respelled(type_, bound, spell),
+                value=respelled(value, bound, spell),
+                body=respelled(body, bound | {name}, spell),
+            )
+        case s.Bin(_, left, right):
+            return replace(
+                term, left=respelled(left, bound, spell), right=respelled(right, bound, spell)
+            )
+        case s.Ascribe(inner, type_):
+            return replace(
+                term, term=respelled(inner, bound, spell), type=respelled(type_, bound, spell)
+            )
+        case s.Anon(items) | s.Tuple(items):
+            return replace(term, items=tuple(respelled(i, bound, spell) for i in items))
+    return term
+
+
+def respelled_binders(
+    binders: tuple[s.Binder, ...], bound: frozenset[str], spell: Callable[[str], str]
+) -> tuple[tuple[s.Binder, ...], frozenset[str]]:
+    """Binders with their types spelled anew, and what is bound under them."""
+    out = []
+    for group in binders:
+        type_ = None if group.type is None else respelled(group.type, bound, spell)
+        out.append(replace(group, type=type_))
+        bound = bound.union(group.names)
+    return tuple(out), bound
 
 
 # -- variables ---------------------------------------------------------------------------------

@@ -624,8 +624,10 @@ def _beyond(chain: Chain) -> None:
             row.extra(f.line, f"%{f.value}", has, "no such sum")
     for u in m.found.unmatched:
         has = f"{u.kind} is none of the known operations"
-        if u.incoming is not None:
+        if u.kind == "unused cotangent":
+            has = f"nothing reads {chain.call(u.value)}"
+        elif u.incoming is not None:
             has = f"{u.kind} of {chain.call(u.incoming)} is no known step"
-        row.extra(u.line, f"%{u.value}", has, "nothing here")
+        row.extra(u.line, f"%{u.value}", has, "each cotangent read as described")
     kinds = Counter(s.kind for s in m.found.sites if s.kind in CONVS)
     row.note = ", ".join(f"{n} {k}" for k, n in kinds.items())

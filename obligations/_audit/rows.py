@@ -49,12 +49,15 @@ class Row:
 
     @property
     def said(self) -> str:
-        """``holds at 36 of 36 sites``, ``differs at 35 of 36 sites, 1 besides``."""
-        held = f"{self.total - self.failing} of {self.total} {self.units}"
+        """``holds at 36 of 36 sites``, ``differs at 1 of 36 sites, 1 besides``."""
+        of = f"of {self.total} {self.units}"
         if not self.judged:
-            return f"noted at {held}" if self.total else "noted"
-        besides = f", {self.beyond} besides" if self.beyond else ""
-        return f"{'holds' if self.ok else 'differs'} at {held}{besides}"
+            return f"noted: {self.total - self.failing} {of}" if self.total else "noted"
+        if self.ok:
+            return f"holds at {self.total} {of}"
+        if not self.failing:
+            return f"differs: {self.beyond} besides {self.total} {self.units}"
+        return f"differs at {self.failing} {of}" + f", {self.beyond} besides" * bool(self.beyond)
 
     def as_json(self) -> dict[str, Any]:
         """Plain data."""
@@ -64,8 +67,8 @@ class Row:
             "holds": self.ok if self.judged else None,
             "at": self.total - self.failing,
             "of": self.total,
+            "besides": self.beyond,
             "units": self.units,
-            "beside": self.beyond,
             "note": self.note,
             "differences": [
                 {"line": m.line, "where": m.where, "found": m.found, "expected": m.expected}

@@ -58,7 +58,7 @@ FAULTS = [
     # A conjunct proved by another predicate's lemma; a flag left out.
     ("r34_downblock_tiedB", "convBTiedB_holds, bnPairTiedB_holds, convStridedWTiedBAt_holds",
      "bnPairTiedB_holds, bnPairTiedB_holds, convStridedWTiedBAt_holds", "bnPairTiedB_holds"),
-    ("r34StemTiedB", "ConvStridedWTiedBAt bf16", "ConvStridedWTiedBAt", "GradNodeB.Conv"),
+    ("r34StemTiedB", "ConvStridedWTiedBAt bf16", "ConvStridedWTiedBAt", "N (2 * h)"),
     # A prefix off by one across a change of width.
     ("r34_net_tiedB", "(r34Pre4 N w x)", "(r34Pre3 N w x)", "r34Pre3"),
 ]  # fmt: skip

@@ -133,6 +133,5 @@ def summary(found: FileLedger) -> str:
 _SAID = {
     "holds": "hold",
     "fails": "fail",
-    "not the gradient": "hold but are not the gradient",
     "no statement": "without a statement",
 }

@@ -110,6 +110,15 @@ def test_what_the_statements_cannot_be_made_of(name: str, old: str, new: str, me
     assert caught.value.message == message
 
 
+def test_an_option_without_its_forward() -> None:
+    text = net_source("mobilenetv2").text
+    source = changed(text, "  with dropout: mobilenetv2ForwardBFullDoOpt\n", "")
+    assert read_net(source)
+    with pytest.raises(InputError) as caught:
+        read_net(source, {"dropout": "site"})
+    assert caught.value.message == "mobilenetv2ForwardBFull has no variant with dropout"
+
+
 def test_a_chain_that_hands_on_nothing() -> None:
     text = net_source("mobilenetv2").text
     new = "if skip then addVB(%dxb, %dy) else %dy"

@@ -13,6 +13,7 @@ from lark import Token
 from obligations._net import text
 from obligations._net.context import Context, entries
 from obligations._net.names import count
+from obligations._net.sites import values
 from obligations.ops import names as library_names
 
 _WORDS = """
@@ -114,6 +115,11 @@ def _binders(net: Context, block: text.BlockText) -> None:
     names += [h.binder for h in entries(block, text.HypothesisLine)]
     names += [o.binder for o in net.text.options if o.where == block.role]
     names += [name for line in entries(block, text.Saved) for name, _ in line.sites]
+    applied = [v for line in entries(block, text.SiteLine) for v in values(line)]
+    for token in (n for v in applied if isinstance(v, text.Applied) for n in v.names):
+        for option in net.text.options:
+            if token == option.binder and option.where != block.role:
+                net.fail(token, f"'{token}' stands in the {option.where}, not in {block.name}")
     symbols = [*block.widths, block.height, block.width]
     symbols += [w for kind in block.kinds for w in kind.widths or ()]
     for symbol in symbols:

@@ -41,6 +41,8 @@ from obligations.ops.base import Padding
 PRECISION = ("switch", "f32")
 """Values of the setting every net has; the first is the default."""
 CONVENTIONS = ("batchnorm", "padding", "pool", "activation", "loss", "biases")
+LOSSES = ("cross-entropy", "label-smoothed cross-entropy")
+"""How the words on the loss begin: the loss row is stated for these, the first at ``α = 0``."""
 PADDINGS: tuple[Padding, ...] = ("symmetric", "XLA")
 
 
@@ -149,6 +151,9 @@ def _conventions(net: Context, blocks: Mapping[str, Block]) -> dict[str, Convent
         if line.name == "batchnorm" and value != "batch":
             message = f"unknown statistics of BatchNorm '{value}'"
             net.fail(line.value, message, "valid here: batch")
+        if line.name == "loss" and not value.startswith(LOSSES):
+            message = f"the loss cannot be '{value}'"
+            net.fail(line.value, message, f"it begins with {' or '.join(LOSSES)}")
         if line.name == "pool":
             _check_pools(net, line.value, blocks)
         if line.name == "activation":
@@ -394,6 +399,11 @@ def _forward(
     for option, _ in forward.variants:
         net.known(option, net.options, "unknown option")
     net.distinct((o for o, _ in forward.variants), "option")
+    named = {str(o) for o, _ in forward.variants}
+    for on in net.options:
+        if net.is_on(on) and on not in named:
+            message = f"{forward.name} has no variant with {on}"
+            net.fail(forward.name, message, f"add a line `with {on}: NAME`")
     return Forward(
         str(forward.name),
         str(forward.prefix),

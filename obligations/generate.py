@@ -22,7 +22,7 @@ from obligations.derive import Derived, Section
 from obligations.docs import docstrings, title
 from obligations.errors import ObligationsError, Source
 from obligations.lean import printer
-from obligations.lean.syntax import Term
+from obligations.lean.syntax import Anon, Term
 from obligations.net import Block, Net
 from obligations.obligation import Declaration, Obligation, Tactic
 from obligations.resources import template_text
@@ -274,7 +274,9 @@ def _append(out: str, piece: str | Term, tail: int, indent: int) -> str:
     whole = printer.term(piece, width=1_000_000)
     if "\n" not in whole:
         fits = _on_a_line(out, space, whole, tail, indent)
-        if _column(fits) <= WIDTH - tail and not (out.endswith(":=") and "\n" in fits[len(out) :]):
+        # `:=` is not left alone at the end of a line, nor a tactic's word before `⟨`.
+        stays = out.endswith(":=") or isinstance(piece, Anon)
+        if _column(fits) <= WIDTH - tail and not (stays and "\n" in fits[len(out) :]):
             return fits
     if not out.endswith(":="):
         start = _column(out) + len(space)

@@ -1,7 +1,7 @@
 /-
 Written by obligations 0.1.0 from mobilenetv2.net (precision=f32, dropout=site). Change the
 description and generate anew; an edited file is not overwritten.
-sha256 of the other lines: ee822fd2d303ad76fbbc0b8ae77ccfd0b89d5b09930c5bf2ff0ffdff8bd02a3e
+sha256 of the other lines: 399ed0ebb1b6a7f1545e5e5d389457f890b2e7380842c4974b64314bf5088165
 -/
 import LeanMlir.Proofs.Foundation.GradNodesB
 import LeanMlir.Proofs.Nets.MobileNet.MobileNetV2FullBVJP
@@ -682,8 +682,8 @@ theorem mnv2_head_tiedB (N h w : Nat) {ic oc nCls : Nat} (xN cotN vN epsStr : St
     (bd : Vec nCls) (cd : Option (Vec (N * oc))) (xin : Vec (N * (ic * h * w)))
     (g : Vec (N * nCls)) : mnv2HeadTiedB N h w xN cotN vN epsStr Wh bh εh γh βh Wd bd cd xin g := by
   unfold mnv2HeadTiedB
-  exact
-      ⟨convWTiedB_holds, convBTiedB_holds, bnPairTiedB_holds, denseWTiedB_holds, denseBTiedB_holds⟩
+  exact ⟨convWTiedB_holds, convBTiedB_holds, bnPairTiedB_holds, denseWTiedB_holds,
+    denseBTiedB_holds⟩
 
 /-!
 ## The whole step

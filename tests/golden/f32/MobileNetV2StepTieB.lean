@@ -1,7 +1,7 @@
 /-
 Written by obligations 0.1.0 from mobilenetv2.net (precision=f32, dropout=none). Change the
 description and generate anew; an edited file is not overwritten.
-sha256 of the other lines: 4b29e390095254c69de1440803e0842187ef67a102bbcf0fd132ac1ca11c28e4
+sha256 of the other lines: 5fd4fc4a6b9fdc6827fd195d56c8e633787b3d80013e4b86506b43d95f871b3f
 -/
 import LeanMlir.Proofs.Foundation.GradNodesB
 import LeanMlir.Proofs.Nets.MobileNet.MobileNetV2FullBVJP
@@ -679,8 +679,8 @@ theorem mnv2_head_tiedB (N h w : Nat) {ic oc nCls : Nat} (xN cotN vN epsStr : St
     (bd : Vec nCls) (xin : Vec (N * (ic * h * w))) (g : Vec (N * nCls)) :
     mnv2HeadTiedB N h w xN cotN vN epsStr Wh bh εh γh βh Wd bd xin g := by
   unfold mnv2HeadTiedB
-  exact
-      ⟨convWTiedB_holds, convBTiedB_holds, bnPairTiedB_holds, denseWTiedB_holds, denseBTiedB_holds⟩
+  exact ⟨convWTiedB_holds, convBTiedB_holds, bnPairTiedB_holds, denseWTiedB_holds,
+    denseBTiedB_holds⟩
 
 /-!
 ## The whole step

@@ -22,7 +22,7 @@ COMMANDS = {
     "census": "count the tensors a net trains",
     "check": "confirm every statement of nets or Lean files by numbers",
     "diff": "compare tie files declaration by declaration",
-    "elaborate": "have Lean elaborate every statement of a net",
+    "elaborate": "have Lean elaborate every statement of a net or a Lean file",
     "generate": "write a net's tie file",
     "list": "list the built-in nets",
     "mutate": "break a net's conventions one by one and count what is caught",

@@ -332,6 +332,15 @@ theorem holds_fun {ic oc kH kW : Nat} (W : Kernel4 oc ic kH kW) (b : Vec oc) :
     (fun x : Vec (ic * h * w) => flatConv W b x) = flatConv W b := rfl
 theorem holds_dense (W : Mat 3 4) (x : Vec 3) :
     ∀ j : Fin 4, dense W (fun _ => 0) x j = ∑ i : Fin 3, x i * W i j := sorry
+abbrev Act (c h w : Nat) : Type := Vec (c * (h * w))
+theorem holds_act (x y : Act c h w) (i : Fin (c * (h * w))) (e : x = y) :
+    x i + y i = 2 * y i := sorry
+theorem holds_kernel (W : Kernel4 3 2 1 3) :
+    ∀ o : Fin 3, ∀ k : Fin 3, W o 1 0 k = (fun a b c d => W a b c d) o 1 0 k := rfl
+theorem holds_flat (x : Tensor3 2 3 4) (i : Fin 2) (j : Fin 3) (k : Fin 4) :
+    Tensor3.flatten x (finProdFinEquiv (finProdFinEquiv (i, j), k)) = x i j k := sorry
+theorem fails_flat (x : Tensor3 2 3 4) (i : Fin 2) (j : Fin 3) (k : Fin 4) :
+    Tensor3.flatten x (finProdFinEquiv (finProdFinEquiv (i, j), k)) = x i j 0 := sorry
 theorem holds_two : 2 * 28 = 56 := rfl
 theorem fails_two : 2 * 28 = 57 := rfl
 theorem fails_misfit (W : Mat 3 4) (b : Vec 4) (x : Vec 3) : dense b W x = dense W b x := rfl
@@ -359,7 +368,7 @@ def test_general_statements() -> None:
         assert rows[name].verdict == "not evaluable", rows[name]
     assert "unknown name 'swish'" in rows["unknown"].notes[0]
     assert "no sample was found at which h : e < e holds" in rows["impossible"].notes[0]
-    for name in ("Pos", "Foo"):
+    for name in ("Pos", "Foo", "Act"):
         assert rows[name].verdict == "no statement"
 
 

@@ -313,7 +313,7 @@ class _Elab:
         scope: Mapping[str, Local],
         expected: Typed | None,
     ) -> Typed:
-        want: Typed | None = None if expected is None else _whnf(expected)
+        want: Typed | None = None if expected is None else self.whnf(expected)
         if want is None:
             if isinstance(term, s.Tuple):
                 found = tuple(self.term(i, scope, None) for i in items)
@@ -326,7 +326,7 @@ class _Elab:
         out: list[Typed] = []
         rest: Typed = want
         for i, item in enumerate(items):
-            rest = _whnf(resolve(rest))
+            rest = self.whnf(resolve(rest))
             last = i == len(items) - 1
             if last:
                 out.append(self.term(item, scope, rest))
@@ -359,7 +359,7 @@ class _Elab:
         kind = term.quantifier
         if kind not in ("fun", "∀", "∑"):
             raise OutsideFragment(f"'{kind}' is outside the fragment", term.span)
-        want = None if expected is None else _whnf(expected)
+        want = None if expected is None else self.whnf(expected)
         if group.type is not None:
             type_ = self.term(group.type, scope, None)
         elif kind == "fun" and isinstance(want, Bound) and want.kind == "Pi":
@@ -606,7 +606,7 @@ class _Elab:
     ) -> Typed:
         assert not isinstance(value, Constant)
         for arg in args:
-            type_ = _whnf(type_of(value))
+            type_ = self.whnf(type_of(value))
             if isinstance(arg, s.NamedArg):
                 raise ElabError(f"no argument is named '{arg.name}' here", arg.span or term.span)
             if not (isinstance(type_, Bound) and type_.kind in ("Pi", "∀")):
@@ -619,6 +619,18 @@ class _Elab:
         return value
 
     # -- definitional equality -------------------------------------------------------------
+
+    def whnf(self, term: Typed) -> Typed:
+        """``term`` with what stands for a type, in the library or in the file, looked through."""
+        term = _whnf(term)
+        if isinstance(term, Call):
+            constant = self.env.constants.get(term.name)
+            stands = constant is not None and _head(constant.type) == "Type"
+            if stands and constant is not None and constant.body is not None:
+                values = {p.local.uid: a for p, a in zip(constant.params, term.args, strict=False)}
+                if len(values) == len(constant.params):
+                    return self.whnf(substitute(constant.body, values))
+        return term
 
     def unify(self, a: Typed, b: Typed) -> bool:
         """Make ``a`` and ``b`` equal by solving metas; ``False`` when they cannot be."""
@@ -659,7 +671,7 @@ class _Elab:
             return self.unify(a.value, b)
         if isinstance(b, Local) and b.value is not None:
             return self.unify(a, b.value)
-        left_whnf, right_whnf = _whnf(a), _whnf(b)
+        left_whnf, right_whnf = self.whnf(a), self.whnf(b)
         if left_whnf is not a or right_whnf is not b:
             return self.unify(left_whnf, right_whnf)
         return False
@@ -731,6 +743,11 @@ def _whnf(term: Typed) -> Typed:
             case "Mat", (m, n):
                 row = Call("Vec", (n,), TYPE)
                 return Bound("Pi", Local("_", Call("Fin", (m,), TYPE)), row, TYPE)
+            case "Kernel4" | "DepthwiseKernel" | "Tensor3", sizes:
+                rest: Typed = REAL
+                for size in reversed(sizes):
+                    rest = Bound("Pi", Local("_", Call("Fin", (size,), TYPE)), rest, TYPE)
+                return rest
     if isinstance(term, Local) and term.value is not None:
         return _whnf(term.value)
     return term

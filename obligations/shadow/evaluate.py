@@ -31,6 +31,7 @@ from obligations.lean.typed import (
     Typed,
     nat_value,
     parts,
+    resolve,
     substitute,
     type_of,
 )
@@ -299,9 +300,8 @@ class Evaluator:
         x = self.value(arg, scope)
         if callable(f):
             return f(x)
-        head = type_of(fn)
-        if isinstance(head, Call) and head.name == "Mat":
-            return f[:, x, :]
+        if _indices(type_of(fn)) > 1:
+            return f[:, x]
         return f[..., x] if np.ndim(x) else f[..., x : x + 1]
 
     def infix(self, term: Op, scope: Mapping[int, Any]) -> Any:
@@ -328,10 +328,12 @@ class Evaluator:
         size = self.index_size(local, scope)
         if size is None:
             return lambda x: self.value(term.body, {**scope, local.uid: x})
-        if not self.pointwise(term):
+        rows = _indices(type_of(term.body)) > 0
+        if rows or not self.pointwise(term):
             _looped(local, size)
             values = [self.value(term.body, {**scope, local.uid: i}) for i in range(size)]
-            return np.concatenate(np.broadcast_arrays(*values), axis=-1)
+            wide = np.broadcast_arrays(*values)
+            return np.stack(wide, axis=1) if rows else np.concatenate(wide, axis=-1)
         value = self.value(term.body, {**scope, local.uid: np.arange(size)})
         return np.broadcast_to(value, (*value.shape[:-1], size))
 
@@ -547,8 +549,24 @@ def _sums_of_entries(index: Local, term: Typed) -> bool:
 
 
 def _is_matrix(term: Typed) -> bool:
-    head = type_of(term)
-    return isinstance(head, Call) and head.name == "Mat"
+    return _indices(type_of(term)) > 1
+
+
+_RANKS = {"Vec": 1, "Mat": 2, "Tensor3": 3, "DepthwiseKernel": 3, "Kernel4": 4}
+
+
+def _indices(type_: Typed) -> int:
+    """How many indices take a value of ``type_`` to a number; 0 where it is no tensor."""
+    if isinstance(type_, Call):
+        return _RANKS.get(type_.name, 0)
+    if isinstance(type_, Bound) and type_.kind == "Pi":
+        domain, rest = resolve(type_.local.type), resolve(type_.body)
+        if isinstance(domain, Call) and domain.name == "Fin":
+            if isinstance(rest, Call) and rest.name == "ℝ":
+                return 1
+            inner = _indices(rest)
+            return inner + 1 if inner else 0
+    return 0
 
 
 def closed_size(term: Typed) -> int:

@@ -140,10 +140,16 @@ class Propositions:
         )
 
     def _repaired(self, hypothesis: Typed, scope: Values) -> bool:
-        """Move one vector or number onto an equation it enters, along the equation's slope."""
+        """Move one vector or number onto an equation: to the other side, or along its slope."""
         hypothesis = resolve(hypothesis)
         if not (isinstance(hypothesis, Op) and hypothesis.op == "="):
             return False
+        sides = resolve(hypothesis.left), resolve(hypothesis.right)
+        for side, other in (sides, sides[::-1]):
+            if isinstance(side, Local) and isinstance(scope.get(side.uid), np.ndarray):
+                scope[side.uid] = self.evaluator.value(other, scope)
+                if self.truth(hypothesis, scope):
+                    return True
         for local in self.evaluator.free(hypothesis):
             base = scope.get(local.uid)
             if not isinstance(base, np.ndarray) or base.ndim != 2:
@@ -207,6 +213,9 @@ class Propositions:
             return int(rng.integers(int(self.evaluator.value(type_.args[0], scope))))
         found = self.special(type_, scope, rng)
         if found is None:
+            stands = self.evaluator.unfold(type_)
+            if stands is not None:
+                return self.value(stands, scope)
             raise ObligationsError(f"no sample can be drawn of the type {show(type_)}")
         return found
 

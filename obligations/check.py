@@ -724,10 +724,16 @@ class NetCheck:
         net = derived.net
         by = narrow(net)
         env = environment(net_entries(net, by))
+        # What a block calls the rows and columns of its output.
+        called = {
+            o.name: {net.blocks[o.block].height: "h", net.blocks[o.block].width: "w"}
+            for o in derived.obligations
+            if o.block
+        }
         for obligation in derived.obligations:
             d = obligation.declaration
             if not obligation.block and obligation.kind in ("capstone", "loss"):
-                d = narrowed(d, env, by)
+                d = narrowed(d, env, by, called)
             env.declare(d.name, d.binders, d.type, d.value)
         return cls(derived, by, env, WholeNet(net, by))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from obligations import cli, generate
-from obligations.check import typed_environment
+from obligations.check import confirm, typed_environment
 from obligations.derive import derive, sections
 from obligations.errors import InputError, ObligationsError, Source
 from obligations.net_reader import net_source, read_net
@@ -154,3 +154,13 @@ def test_two_hundred_layers() -> None:
     finally:
         sys.setrecursionlimit(limit)
     assert constant is not None
+
+
+@pytest.mark.parametrize("sizes", ["rows × cols", "w × h"])
+def test_sizes_may_have_any_name(sizes: str) -> None:
+    start = TINY.index("block Id")
+    end = TINY.index("block Inv")
+    block = TINY[start:end].replace("h × w", sizes)
+    derived = derive(read_net(Source("a.net", TINY[:start] + block + TINY[end:])))
+    rows = {row.name: row for row in confirm(derived).rows}
+    assert rows["tiny_net_tiedB"].verdict == "holds"

@@ -389,4 +389,7 @@ def _pins(b: BlockContext, bundle: text.Bundle) -> dict[str, int]:
         b.net.known(name, sides, "no kernel has the size")
         if int(side) % 2 == 0:
             b.net.fail(side, f"a kernel has odd sides, and {side} is even")
+    left = sorted(sides - {str(name) for name, _ in bundle.pins})
+    if bundle.pins and left:
+        b.net.fail(bundle.pins[0][0], f"the bundle pins this, and not {' and '.join(left)}")
     return {str(name): int(side) for name, side in bundle.pins}

@@ -15,7 +15,7 @@ from obligations._net import text
 from obligations._net.block import read_block
 from obligations._net.context import Context
 from obligations._net.declared import check_names
-from obligations._net.names import count, number, show_shape, substitute, symbol
+from obligations._net.names import count, number, show_dim, show_shape, substitute, symbol
 from obligations._net.text import at
 from obligations.errors import ObligationsError, Source, nearest
 from obligations.lean.printer import term
@@ -30,6 +30,7 @@ from obligations.net import (
     Layer,
     Net,
     Option,
+    Parameter,
     Scale,
     Shape,
     Site,
@@ -54,6 +55,7 @@ def resolve(source: Source, described: text.NetText, settings: Mapping[str, str]
     assert header.input is not None
     blocks = _blocks(net)
     check_names(net)
+    _check_records(net, blocks)
     input_shape = tuple(_literal_size(net, d) for d in header.input.shape)
     weights = _weights(net)
     layers = _layers(net, blocks, weights, input_shape)
@@ -214,6 +216,30 @@ def _blocks(net: Context) -> dict[str, Block]:
     kinds = [k.name for b in blocks for k in b.kinds]
     net.distinct([*(b.name for b in blocks if not b.kinds), *kinds], "kind")
     return {str(b.name): read_block(net, b) for b in blocks}
+
+
+def _check_records(net: Context, blocks: Mapping[str, Block]) -> None:
+    """Blocks with one weight record agree on the types of its fields."""
+    known: dict[tuple[str, str], tuple[str, Parameter]] = {}
+    for block in blocks.values():
+        if block.record is None:
+            continue
+        # By place: blocks may call the record's widths differently.
+        widths = {symbol(w): symbol(f"width {i + 1}") for i, w in enumerate(block.widths)}
+        for site in (s for of_kind in block.sites.values() for s in of_kind):
+            types = {p.symbol: p.type for p in site.operation.parameters} if site.operation else {}
+            for p in site.parameters:
+                head, *axes = types.get(p.symbol, "ℝ").split()
+                sizes = [number(0) + site.axes[a] for a in axes if a in site.axes]
+                shown = " ".join([head, *map(show_dim, sizes)])
+                said = " ".join([head, *(show_dim(d.xreplace(widths)) for d in sizes)])
+                before, first = known.setdefault((block.record[1], p.lean), (said, p))
+                if before != said:
+                    net.fail(
+                        p.span,
+                        f"{block.record[1]} has the field {p.lean} with another type on line "
+                        f"{first.span.line}; here it is {shown}",
+                    )
 
 
 def _literal_size(net: Context, dim: text.Dim) -> Dim:

@@ -110,6 +110,9 @@ def run(args: list[str]) -> int:
         # A terminal that cannot show ← or γ gets an escape instead.
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+    if any("\0" in a for a in args):
+        click.echo("error: an argument has a NUL character", err=True)
+        return 2
     try:
         result = group.main(args, prog_name="obligations", standalone_mode=False)
         sys.stdout.flush()

@@ -253,7 +253,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One use of a block kind in the net: its weight field, kind, literal widths and output size."""
+    """One use of a block kind: its weight field, kind, literal widths and output size."""
 
     name: str
     block: str

@@ -10,7 +10,8 @@ from obligations.lean.parse import parse_signature, parse_term
 
 FRAME = (
     "(N h w : Nat) {c ic oc : Nat} (W : Kernel4 c c 3 3) (S : Kernel4 oc ic 3 3) (b : Vec c)"
-    " (bo : Vec oc) (ε : ℝ) (γ β : Vec c) (x dy : Vec (N * (c * h * w))) (t : Vec (N * (c * w * h)))"
+    " (bo : Vec oc)"
+    " (ε : ℝ) (γ β : Vec c) (x dy : Vec (N * (c * h * w))) (t : Vec (N * (c * w * h)))"
     " (big : Vec (N * (ic * (2 * h) * (2 * w)))) (flat : Vec (N * (c * (h * w))))"
     " (lit : Vec (N * (c * 56 * 56))) (xN cotN : String) (bf16 : Bool)"
 )

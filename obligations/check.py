@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from obligations.derive import FLAG, LOSS_STRINGS, STRINGS, Derived, Deriver, Section
+from obligations.derive import FLAG, STRINGS, Derived, Deriver, Section
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
 from obligations.lean.elab import Constant, Environment, elaborate_declaration
@@ -29,6 +29,7 @@ from obligations.ledger import BOUND, Ledger, Row, Verdict, Zero
 from obligations.net import Net
 from obligations.obligation import Declaration, Obligation
 from obligations.ops.base import Array, Operation
+from obligations.ops.loss import LOSS_STRINGS
 from obligations.shadow.clauses import (
     Leaf,
     leaves,

@@ -231,6 +231,17 @@ def sources_of(node: Step | FanIn) -> tuple[str, ...]:
     return (node.incoming,) if isinstance(node, Step) else node.operands
 
 
+def unrolled(emitted: Emitted, name: str) -> tuple[object, ...]:
+    """A chain value as what it is made of: its operation and operands, down to the incoming."""
+    node = emitted.nodes.get(name)
+    if node is None:
+        return (name,)
+    operands = tuple(unrolled(emitted, source) for source in sources_of(node))
+    if isinstance(node, Step):
+        return (node.token, node.site, node.saved, node.weight, *operands)
+    return ("+", *operands)
+
+
 def _choose(value: Call | Choice | Operand, flags: Mapping[str, bool]) -> Call | Operand:
     while isinstance(value, Choice):
         value = value.then if flags.get(value.flag, False) else value.otherwise

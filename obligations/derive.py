@@ -7,10 +7,10 @@ and the description say is all there is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from obligations.capstone import LOSS, Threading, threading
+from obligations.capstone import Threading, threading
 from obligations.dag import (
     INCOMING,
     Emitted,
@@ -19,58 +19,22 @@ from obligations.dag import (
     Step,
     forward,
     resolve,
+    unrolled,
     weight_operand,
 )
 from obligations.errors import InputError, ObligationsError
 from obligations.lean import syntax as s
-from obligations.net import Block, Kind, Net, Parameter, Shape, Site
+from obligations.net import Block, Kind, Net, Parameter, Site
 from obligations.obligation import Declaration, Obligation, Slot, Tactic
 from obligations.ops import definitions as file_definitions
-from obligations.ops import names as table_names
 from obligations.ops.base import Clause
-from obligations.spell import Speller, binders, dim, fill, layer_order, main_path, times, vec
+from obligations.proofs import composed_graph, graph_proof, rewriting_proof
+from obligations.spell import Speller, binders, dim, fill, layer_order, vec
 
 NAT = s.Ident("Nat")
 REAL = s.Ident("ℝ")
 STRINGS = ("xN", "cotN", "vN", "epsStr")
 FLAG = "bf16"
-LOSS_STRINGS = ("aStr", "negAK", "bStr", "logN", "ohN")
-
-
-def free_names(term: s.Term | s.NamedArg | s.Binder) -> set[str]:
-    """The first parts of every name in ``term``; names it binds are left out."""
-    match term:
-        case s.Ident(name):
-            return {name.split(".")[0]}
-        case s.Bind(_, groups, body):
-            found = free_names(body) - {n for g in groups for n in g.names}
-            for group in groups:
-                found |= set() if group.type is None else free_names(group.type)
-            return found
-        case s.Let(name, type_, value, body):
-            found = free_names(value) | (free_names(body) - {name})
-            return found | (set() if type_ is None else free_names(type_))
-        case _:
-            found = set()
-            for child in s.children(term):
-                found |= free_names(child)
-            return found
-
-
-def conjunction(terms: Iterable[s.Term]) -> s.Term:
-    """``a ∧ b ∧ c``, to the right."""
-    items = list(terms)
-    out = items[-1]
-    for term in reversed(items[:-1]):
-        out = s.Bin("∧", term, out)
-    return out
-
-
-def lets(bound: Iterable[tuple[str, s.Term | None, s.Term]], body: s.Term) -> s.Term:
-    """``let`` after ``let``, then ``body``."""
-    for name, type_, value in reversed(list(bound)):
-        body = s.Let(name, type_, value, body)
-    return body
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +179,9 @@ class Deriver:
         if used is not None and self.block.record is None:
             values = [(n, t) for n, t in values if n in used]
             # Sizes are taken only for what the body or a type mentions; strings come after them.
-            mentioned = used.union(*(free_names(t) for _, t in values))
+            mentioned = used.union(*(s.free_names(t) for _, t in values))
             sizes = [(n, t) for n, t in sizes if n in mentioned]
-        mentioned = set().union(*(free_names(t) for _, t in values))
+        mentioned = set().union(*(s.free_names(t) for _, t in values))
         implicit = [(w, NAT) for w in self.widths() if w in mentioned]
         explicit = (*[n for n, _ in sizes], *strings, *[n for n, _ in values])
         groups = [
@@ -366,7 +330,7 @@ class Deriver:
         fwd: Forward,
         kind: Kind | None = None,
     ) -> Obligation:
-        groups, arguments = self.frame(self.values(), free_names(body))
+        groups, arguments = self.frame(self.values(), s.free_names(body))
         self.named[chain] = Definition(name, arguments)
         shape = self.block.input_shape if site == self.block.input else fwd.sites[site].shape
         declaration = Declaration("noncomputable def", name, groups, vec(shape), value=body)
@@ -463,13 +427,14 @@ class Deriver:
         if tie is None or not tie.theorem or kind.certificate is None or kind.graph is None:
             return out
         if kind.graph.defined_here:
-            out += self._graph(kind)
-        left = self._definition_at(tie.definition)
-        proof = self._graph_proof(kind, fwd, emitted) if self.proofs else ()
+            out += composed_graph(self, kind)
+        left = self.definition_at(tie.definition)
+        proof = graph_proof(self, kind, fwd, emitted) if self.proofs else ()
         out.append(self._tie(kind, tie.theorem, left, proof))
         return out
 
-    def _definition_at(self, name: str) -> s.Term:
+    def definition_at(self, name: str) -> s.Term:
+        """A cotangent definition at its own binders' names."""
         found = next((d for d in self.named.values() if d.name == name), None)
         if found is None:
             raise ObligationsError(f"the chain of {self.block.name} does not reach {name}")
@@ -552,258 +517,9 @@ class Deriver:
             out.append(step_definition(site.operation.backward.defined_in_file, self.block.name))
         if kind.certificate is None:
             return out
-        rewrites: list[str | s.Term] = []
-        for step in self.emitted.nodes.values():
-            if isinstance(step, Step) and step.operation.hyper:
-                at = self.fwd.sites[step.site]
-                proofs = self._positivity()
-                epsilon = self.epsilon(step.site).lean
-                arguments = self._bn_arguments(at, proofs[epsilon])
-                rewrites.append(s.app("bnInB_eq_bnBackB", *arguments))
-        rw: list[str | s.Term] = ["rw ["]
-        for i, item in enumerate(rewrites):
-            rw += [item] if i == 0 else [",", item]
-        rw.append("]")
-        proof = (Tactic((f"unfold {definition.name}",)), Tactic(tuple(rw)), Tactic(("rfl",)))
+        proof = rewriting_proof(self, definition.name) if self.proofs else ()
         out.append(self._tie(kind, tie.theorem, left, proof))
         return out
-
-    def _bn_arguments(self, site: Site, proof: str) -> list[s.Term]:
-        symbols = self.speller.symbols(site)
-        order = ["N", "c", "h", "w", "ε"]
-        return [*(symbols[o] for o in order), s.Ident(proof), symbols["γ"], symbols["β"]]
-
-    # -- proofs ----------------------------------------------------------------------------
-
-    def _proof_of(self, site: str) -> s.Term:
-        """The positivity proof of a BatchNorm site: ``hq.h1``, ``hεs``."""
-        for hypothesis in self.block.positive:
-            for field, at in hypothesis.fields:
-                if at == site:
-                    if hypothesis.predicate:
-                        return s.Ident(f"{hypothesis.binder}.{field}")
-                    return s.Ident(hypothesis.binder)
-        raise ObligationsError(f"no hypothesis says that the ε of {site} is positive")
-
-    def graph_arguments(self, up_to: str | None = None) -> list[s.Term]:
-        """The arguments of a graph lemma: per layer ``W b ε h γ β``, the main path first."""
-        out: list[s.Term] = []
-        reach = None if up_to is None else self._before(up_to)
-        for site in layer_order(self.fwd):
-            if reach is not None and site.name not in reach:
-                continue
-            # The library's order: W b for a layer; ε, its proof, γ, β for a BatchNorm.
-            for parameter in sorted(site.parameters, key=lambda p: p.trained):
-                out.append(self.speller.parameter(parameter))
-                if not parameter.trained:
-                    out.append(self._proof_of(site.name))
-        return out
-
-    def _before(self, name: str) -> set[str]:
-        found: set[str] = set()
-        stack = [name]
-        while stack:
-            at = stack.pop()
-            if at in self.fwd.sites and at not in found:
-                found.add(at)
-                stack += self.fwd.sites[at].inputs
-        return found
-
-    def _graph_proof(self, kind: Kind, fwd: Forward, emitted: Emitted) -> tuple[Tactic, ...]:
-        """The proof of a tie from its graph lemma; its ending follows from the fan-in order."""
-        graph = kind.graph
-        assert graph is not None
-        assert kind.certificate is not None
-        x, dy = self.block.input, self.block.incoming
-        if graph.up_to is not None:
-            return self._calc_proof(kind)
-        seed = s.app(s.DotIdent("operand"), s.Str(""), s.Ident(dy))
-        smooth = (
-            []
-            if self.block.smooth is None
-            else [
-                s.Ident(f"{self.block.smooth.binder}.{field}")
-                for field, _ in self.block.smooth.fields
-            ]
-        )
-        if graph.defined_here:
-            assert self.block.record is not None
-            assert self.block.smooth is not None
-            p = self.block.record[0]
-            proofs = [h.binder for h in self.block.positive]
-            lemma = s.app(f"{graph.name}_faithful", p, *proofs, x, seed, self.block.smooth.binder)
-        else:
-            batch = s.NamedArg("N", s.Ident("N"))
-            lemma = s.app(graph.name, batch, *self.graph_arguments(), x, seed, *smooth)
-        operand = s.app("den", s.app("SHlo.operand", s.Str(""), s.Ident(dy)))
-        out = [
-            Tactic(("have h :=", lemma)),
-            Tactic(("have hd :", s.Bin("=", operand, s.Ident(dy)), ":= rfl")),
-            Tactic(("rw [hd] at h",)),
-        ]
-        swapped = self.fan_in_swapped(kind, fwd, emitted)
-        if graph.transitive:
-            out += [Tactic(("refine Eq.trans ?_ h",)), Tactic(("rfl",))]
-            return tuple(out)
-        out.append(Tactic(("rw [← h]" if graph.defined_here else f"rw [{kind.certificate}, ← h]",)))
-        if swapped:
-            out += [Tactic(("funext i",)), Tactic(("exact add_comm _ _",))]
-        else:
-            out.append(Tactic(("rfl",)))
-        return tuple(out)
-
-    def fan_in_swapped(self, kind: Kind, fwd: Forward, emitted: Emitted) -> bool:
-        """Whether the render adds the branches in another order than the graph lemma."""
-        graph = kind.graph
-        if graph is None:
-            return False
-        node = emitted.nodes.get(emitted.output or "")
-        main = main_path(fwd)
-        words = []
-        for operand in node.operands if isinstance(node, FanIn) else ():
-            step = emitted.nodes.get(operand)
-            if not isinstance(step, Step) or step.at != self.block.input:
-                words.append("skip")
-            else:
-                words.append("body" if step.site in main else "projection")
-        if sorted(words) != sorted(graph.fan_in):
-            said = f"has the fan-in {' + '.join(graph.fan_in)}" if graph.fan_in else "has no fan-in"
-            emits = f"adds {' and '.join(words)}" if words else "adds nothing"
-            raise InputError(
-                self.net.source,
-                graph.span,
-                f"{graph.name} {said} here; the render of {kind.name} {emits} at the block's input",
-            )
-        return tuple(words) != graph.fan_in
-
-    def _calc_proof(self, kind: Kind) -> tuple[Tactic, ...]:
-        """A head: its graph lemma covers the part up to a site; the rest holds by unfolding."""
-        graph, tie = kind.graph, kind.input
-        assert graph is not None
-        assert graph.up_to is not None
-        assert tie is not None
-        tiles = self.speller.stages_from_input(graph.up_to)
-        known = tiles[0][0].graph if tiles and len(tiles) == 1 else None
-        if known is not None and graph.name != f"{known}_faithful":
-            message = (
-                f"the part up to {graph.up_to} has the graph {known}, not that of {graph.name}"
-            )
-            raise InputError(self.net.source, graph.span, message)
-        node = self.emitted.nodes[self.last_at(graph.up_to)]
-        inner = self.term(node.name, self.emitted, self.fwd, spell_out=True)
-        operand = s.app(s.DotIdent("operand"), s.Str(""), inner)
-        x = s.Ident(self.block.input)
-        with_proofs = self.graph_arguments(graph.up_to)
-        smooth = [] if self.block.smooth is None else [s.Ident(self.block.smooth.binder)]
-        lemma = s.app(graph.name, *with_proofs, x, operand, *smooth)
-        proofs = {n for v in self.block.positive for n in (v.binder,)}
-        plain = [a for a in with_proofs if not (isinstance(a, s.Ident) and a.name in proofs)]
-        graph_term = s.app(graph.name.removesuffix("_faithful"), *plain, x, operand)
-        left = self._definition_at(tie.definition)
-        return (
-            Tactic(("have hc :=", lemma)),
-            Tactic(
-                ("calc", left),
-                (
-                    Tactic(("_ =", s.app("den", graph_term), ":= rfl")),
-                    Tactic(("_ = _ := hc",)),
-                    Tactic(("_ = _ := rfl",)),
-                ),
-            ),
-        )
-
-    # -- a graph composed in the file --------------------------------------------------------
-
-    def _graph(self, kind: Kind) -> list[Obligation]:
-        """The backward graph of a block the library has none for, and that it is faithful."""
-        graph = kind.graph
-        assert graph is not None
-        assert self.block.record is not None
-        assert self.block.smooth is not None
-        assert kind.certificate is not None
-        tiles = self.speller.stages_from_input(self.fwd.output)
-        if not tiles or any(t.graph is None or t.layer is None for t, _ in tiles):
-            message = f"the stages of {self.block.name} have no graphs to compose"
-            raise InputError(self.net.source, graph.span, message)
-        p = self.block.record[0]
-        rename = {self.block.input: s.Ident("x")}
-        seed: s.Term = s.Ident("e")
-        at = replace(self.speller)
-        for stage, sites in reversed(tiles):
-            values: dict[str, s.Term] = {}
-            for site in sites:
-                values |= at.symbols(site)
-            arguments = _stage_arguments(stage.lean, values)
-            x = s.substitute(at.value(sites[0].inputs[0]), rename)
-            assert stage.graph is not None
-            seed = s.app(stage.graph, *arguments, x, seed)
-        sizes = tuple(n for n, _ in self.sizes())
-        shape, out_shape = self.block.input_shape, self.fwd.sites[self.fwd.output].shape
-        implicit = s.Binder((sizes[0], *self.block.widths, *sizes[1:]), NAT, "{")
-        record = s.app(self.block.record[1], *self.block.widths)
-        definition = Declaration(
-            "noncomputable def",
-            graph.name,
-            (
-                implicit,
-                *binders([(p, record), ("x", vec(shape)), ("e", _hlo(out_shape))]),
-            ),
-            _hlo(shape),
-            value=seed,
-        )
-        layers: list[s.Term] = []
-        smooth_at = {site: f for f, site in self.block.smooth.fields}
-        witnesses: list[s.Term] = []
-        for stage, sites in tiles:
-            values = {}
-            for site in sites:
-                values |= self.speller.symbols(site)
-            assert stage.layer is not None
-            arguments = _stage_arguments(stage.lean, values)
-            epsilon = next(x for x in sites if any(not q.trained for q in x.parameters))
-            position = next(i for i, a in enumerate(arguments) if a == values["ε"])
-            proof = self._proof_of(epsilon.name)
-            arguments = [*arguments[: position + 1], proof, *arguments[position + 1 :]]
-            # The first layer's sizes fix those of the ones composed with it.
-            named = [] if layers else [s.NamedArg(x, values[x]) for x in ("h", "w")]
-            layers.append(s.app(stage.layer, "N", *named, *arguments))
-            field = smooth_at.get(epsilon.name)
-            witnesses.append(
-                s.Ident("trivial")
-                if field is None
-                else s.Ident(f"{self.block.smooth.binder}.{field}")
-            )
-        whole = layers[-1]
-        for layer in reversed(layers[:-1]):
-            whole = s.App(s.Proj(layer, "comp"), (whole,))
-        smooth_term = s.Anon(tuple(witnesses)) if len(witnesses) > 1 else witnesses[0]
-        positive, smooth = self.hypothesis_binders()
-        smooth = [(n, s.substitute(t, rename)) for n, t in smooth]
-        certificate, _ = self.certificate(kind)
-        right = s.App(s.Proj(s.substitute(certificate, rename), "backward"), (s.app("den", "e"),))
-        lemma = Declaration(
-            "theorem",
-            f"{graph.name}_faithful",
-            (
-                implicit,
-                *binders(
-                    [(p, record), *positive, ("x", vec(shape)), ("e", _hlo(out_shape)), *smooth]
-                ),
-            ),
-            s.Bin("=", s.app("den", s.app(graph.name, p, "x", "e")), right),
-            proof=(
-                Tactic(
-                    (
-                        "exact",
-                        s.App(s.Proj(whole, "faithful"), (s.Ident("x"), smooth_term, s.Ident("e"))),
-                    )
-                ),
-            ),
-        )
-        return [
-            self.obligation("graph", definition, kinds=(kind.name,)),
-            self.obligation("graph lemma", lemma, kinds=(kind.name,)),
-        ]
 
     # -- bundles ---------------------------------------------------------------------------
 
@@ -849,7 +565,16 @@ class Deriver:
         return self._clause(layer, clause, let_names, cotangent_lets)[0]
 
     def bundle(self) -> tuple[Obligation, Obligation]:
-        """The bundle of every parameter at the cotangent it reads, and the theorem proving it."""
+        """The bundle of every parameter at the cotangent it reads, and the theorem proving it.
+
+        A block of several kinds has one bundle, if each kind's chain gives the same.
+
+        Raises
+        ------
+        InputError
+            When the chains of two kinds deliver a parameter different cotangents.
+        """
+        self._one_for_every_kind()
         bound, let_names, cotangent_lets = self._bound()
         clauses: list[s.Term] = []
         proofs: list[tuple[s.Term, str | None]] = []
@@ -861,8 +586,8 @@ class Deriver:
                 clauses.append(term)
                 proofs.append(proof)
                 slots.append(slot)
-        body = lets(bound, conjunction(clauses))
-        used = free_names(body)
+        body = s.lets(bound, s.conjunction(clauses))
+        used = s.free_names(body)
         values = self.values()
         flagged = FLAG in used
         if flagged:
@@ -907,6 +632,21 @@ class Deriver:
             self.obligation("bundle", definition_, slots=tuple(slots), notes=notes),
             self.obligation("bundle proof", theorem_, slots=tuple(slots), notes=notes),
         )
+
+    def _one_for_every_kind(self) -> None:
+        """Refuse kinds whose chains differ in what a parameter reads, however far back."""
+        first = self.kind
+        wanted = {p: unrolled(self.emitted, r.cotangent) for p, r in self.emitted.reads.items()}
+        for kind in self.block.kinds[1:]:
+            emitted = self.section.emitted[kind.name]
+            for parameter, read in emitted.reads.items():
+                if unrolled(emitted, read.cotangent) != wanted[parameter]:
+                    raise InputError(
+                        self.net.source,
+                        read.span,
+                        f"{self.block.bundle} stands for {first.name} and {kind.name}, "
+                        f"but {parameter} reads another cotangent in each",
+                    )
 
     def _let_value(self, speller: Speller, site: str) -> s.Term:
         return speller.value(site)
@@ -961,11 +701,6 @@ class Deriver:
         return found
 
 
-def _hlo(shape: Shape) -> s.Term:
-    """The type of a graph whose value has this shape."""
-    return s.app("SHlo", s.Bin("*", s.Ident("N"), times([dim(d) for d in shape])))
-
-
 def _without(groups: tuple[s.Binder, ...], names: set[str]) -> tuple[s.Binder, ...]:
     out = []
     for group in groups:
@@ -973,13 +708,6 @@ def _without(groups: tuple[s.Binder, ...], names: set[str]) -> tuple[s.Binder, .
         if kept:
             out.append(replace(group, names=kept))
     return tuple(out)
-
-
-def _stage_arguments(lean: str, values: Mapping[str, s.Term]) -> list[s.Term]:
-    """The positional arguments of a stage's template after ``N``."""
-    term = fill(lean, values)
-    assert isinstance(term, s.App)
-    return [a for a in term.args if not isinstance(a, s.NamedArg)][1:]
 
 
 def _lemma_names(terms: Iterable[s.Term]) -> list[str]:
@@ -1045,8 +773,10 @@ def derive(
                 definition, theorem = deriver.bundle()
                 bundles[name] = definition
                 out += [definition, theorem]
+    from obligations.whole import capstone, loss_row
+
     out.append(capstone(net, derivers, threading(net) if thread is None else thread))
-    out.append(_loss(net))
+    out.append(loss_row(net))
     seen: set[str] = set()
     for obligation in out:
         if obligation.name in seen:
@@ -1081,243 +811,3 @@ def _left_out(net: Net) -> tuple[str, ...]:
         for kind in block.kinds
         if kind.certificate is None or kind.graph is None
     )
-
-
-def _instances(net: Net, deriver: Deriver, height: int, width: int) -> dict[str, s.Term]:
-    """``N h w`` of a block at one layer's literal sizes."""
-    return {deriver.block.height: s.Num(height), deriver.block.width: s.Num(width)}
-
-
-class _Whole:
-    """Terms of the whole net: weights, prefixes and block-output cotangents at literal sizes."""
-
-    def __init__(self, net: Net, derivers: Mapping[str, Deriver]) -> None:
-        self.net = net
-        self.derivers = derivers
-        self.blocks = [x for x in net.layers if net.blocks[x.block].role == "block"]
-        self.stem = next(x for x in net.layers if net.blocks[x.block].role == "stem")
-        self.head = next(x for x in net.layers if net.blocks[x.block].role == "head")
-
-    def options(self) -> list[tuple[str, s.Term]]:
-        """Binders of the options that are on, at the net's literal widths."""
-        out = []
-        for option in self.net.options:
-            if self.net.settings[option.name] == option.values[0]:
-                continue
-            layer = self.head if option.where == "head" else self.stem
-            block = self.net.blocks[layer.block]
-            widths = {w: s.Num(v) for w, v in zip(block.widths, layer.widths, strict=True)}
-            out.append((option.binder, s.substitute(option.type, widths)))
-        return out
-
-    def input_type(self) -> s.Term:
-        """The type of the net's input, as the stem writes it."""
-        block = self.net.blocks[self.stem.block]
-        sizes: dict[str, s.Term] = {
-            w: s.Num(v) for w, v in zip(block.widths, self.stem.widths, strict=True)
-        }
-        sizes |= {block.height: s.Num(self.stem.height), block.width: s.Num(self.stem.width)}
-        return s.substitute(vec(block.input_shape), sizes)
-
-    def before(self, layer_index: int) -> s.Term:
-        """The input of block ``layer_index`` (from 0), or of the head after the last."""
-        return s.app(f"{self.net.forward.prefix}{layer_index}", "N", "w", self.net.input)
-
-    def forward(self) -> s.Term:
-        """The logits of the net."""
-        name = self.net.forward.name
-        extra = []
-        for option in self.net.options:
-            if self.net.settings[option.name] != option.values[0]:
-                name = self.net.forward.variants.get(option.name, name)
-                extra.append(option.binder)
-        return s.app(name, "N", "w", *extra, self.net.input)
-
-    def arguments(
-        self, layer: str, names: Iterable[str], values: Mapping[str, s.Term]
-    ) -> list[s.Term]:
-        """What a block's statement is applied to at one layer, by its binders' names."""
-        found = next(x for x in self.net.layers if x.name == layer)
-        block = self.net.blocks[found.block]
-        table: dict[str, s.Term] = {
-            block.height: s.Num(found.height),
-            block.width: s.Num(found.width),
-        }
-        if block.record is not None:
-            table[block.record[0]] = s.Ident(f"w.{layer}")
-        for group in block.loose:
-            table |= {name: s.Ident(f"w.{field}") for name, field in group}
-        table |= values
-        return [table.get(n, s.Ident(n)) for n in names]
-
-
-def _input_definition(deriver: Deriver, kind: Kind) -> Definition:
-    """The definition of the cotangent a block hands to the one before it."""
-    emitted = deriver.section.emitted[kind.name]
-    if emitted.output is None:
-        raise ObligationsError(f"the chain of {kind.name} hands on no cotangent")
-    return deriver.named[emitted.output]
-
-
-def explicit_names(groups: Iterable[s.Binder]) -> list[str]:
-    """The names of the explicit binders, in order."""
-    return [n for g in groups if g.kind == "(" for n in g.names]
-
-
-def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Obligation:
-    """The whole-net theorem: the cotangents handed down, and every layer's bundle at them.
-
-    ``derivers`` have derived their cotangents, so that these have names.
-    """
-    whole = _Whole(net, derivers)
-    cap = net.capstone
-    k = net.classes
-    bound: list[tuple[str, s.Term | None, s.Term]] = []
-    if cap.threaded:
-        bound.append(
-            (LOSS, s.app("Vec", s.Bin("*", s.Ident("N"), s.Ident(k))), _loss_cotangent(whole))
-        )
-    blocks = {x.name: x.block for x in net.layers}
-    for handed in thread.handed:
-        deriver = derivers[blocks[handed.layer]]
-        block, kind = net.block_of(handed.kind)
-        definition = _input_definition(derivers[block.name], kind)
-        values = {
-            deriver.block.input: whole.before(handed.before),
-            deriver.block.incoming: s.Ident(handed.incoming),
-        }
-        arguments = whole.arguments(handed.layer, definition.arguments, values)
-        bound.append((handed.name, None, s.app(definition.name, *arguments)))
-    clauses: list[s.Term] = []
-    proofs: list[s.Term] = []
-    taken: dict[str, list[str]] = {}
-    for tied in thread.tied:
-        deriver = derivers[blocks[tied.layer]]
-        name = deriver.block.name
-        if name not in taken:
-            bundle, _ = deriver.bundle()
-            taken[name] = explicit_names(bundle.declaration.binders)
-        names = taken[name]
-        x = s.Ident(net.input) if tied.before is None else whole.before(tied.before)
-        values = {deriver.block.input: x, deriver.block.incoming: s.Ident(tied.incoming)}
-        arguments = whole.arguments(tied.layer, names, values)
-        clauses.append(s.app(deriver.block.bundle, *arguments))
-        proofs.append(s.app(deriver.block.bundle_theorem, *arguments))
-    body = lets(bound, conjunction(clauses))
-    used = free_names(body)
-    entries = [(k, NAT)]
-    strings = [(x, s.Ident("String")) for x in STRINGS if x in used]
-    loss = [(x, s.Ident("String")) for x in LOSS_STRINGS] if cap.threaded else []
-    scalars = [("α", REAL), ("B", REAL)] if cap.threaded else []
-    flag = [(FLAG, s.Ident("Bool"))] if FLAG in used else []
-    last = (
-        ("t", s.app("Vec", s.Bin("*", s.Ident("N"), s.Bin("*", s.Num(1), s.Ident(k)))))
-        if cap.threaded
-        else ("g", s.app("Vec", s.Bin("*", s.Ident("N"), s.Ident(k))))
-    )
-    groups = (
-        *binders([("N", NAT)]),
-        *binders(entries, "{"),
-        *binders(strings),
-        *binders(loss),
-        *binders(scalars),
-        *binders([("w", s.app(net.record, k))]),
-        *binders(flag),
-        *binders(whole.options()),
-        *binders([(net.input, whole.input_type())]),
-        *binders([last]),
-    )
-    intros = " ".join(b[0] for b in bound)
-    declaration = Declaration(
-        "theorem",
-        cap.name,
-        groups,
-        body,
-        proof=(Tactic((f"intro {intros}",)), Tactic(("exact", s.Anon(tuple(proofs))))),
-    )
-    return Obligation("capstone", declaration, section="", block="")
-
-
-def _loss_graph(whole: _Whole, logits: s.Term) -> s.Term:
-    k = whole.net.classes
-    return s.app("smoothedLossCotGraph", "N", k, "α", "B", *LOSS_STRINGS, logits, "t")
-
-
-def _logits(whole: _Whole) -> s.Term:
-    return s.app("rowB", "N", whole.net.classes, whole.forward())
-
-
-def _loss_cotangent(whole: _Whole) -> s.Term:
-    graph = s.app("den", _loss_graph(whole, _logits(whole)))
-    return s.app("unrowB", "N", whole.net.classes, graph)
-
-
-def _loss(net: Net) -> Obligation:
-    """The loss row: the emitted loss cotangent is the derivative of the smoothed cross-entropy."""
-    whole = _Whole(net, {})
-    k = s.Ident(net.classes)
-    one = s.Bin("*", s.Num(1), k)
-    zero = s.Ascribe(s.Num(0), s.app("Fin", s.Num(1)))
-    logits = _logits(whole)
-
-    def row(v: s.Term) -> s.Term:
-        return s.app("Mat.unflatten", s.app("batchSlice", "N", one, v, "n"), zero)
-
-    t = s.Ident("t")
-    ht = s.Bin(
-        "=",
-        s.Bind("∑", (s.Binder(("k",), s.app("Fin", k), ""),), s.app(row(t), "k")),
-        s.Num(1),
-    )
-    index = s.app(
-        "finProdFinEquiv",
-        s.Tuple((s.Ident("n"), s.app("finProdFinEquiv", s.Tuple((zero, s.Ident("j")))))),
-    )
-    left = s.app("den", _loss_graph(whole, logits), index)
-    target = s.app("smoothTarget", k, "α", row(t))
-    inner = s.Bind(
-        "fun",
-        (s.Binder(("_",), s.app("Fin", s.Num(1)), ""),),
-        s.app("softCE", k, target, "z'"),
-    )
-    function = s.Bind("fun", (s.Binder(("z'",), s.app("Vec", k), ""),), inner)
-    right = s.Bin("/", s.app("pdiv", function, row(logits), "j", s.Num(0)), s.Ident("B"))
-    groups = (
-        *binders([("N", NAT)]),
-        *binders([(net.classes, NAT)], "{"),
-        *binders([("hK", s.Bin("<", s.Num(0), k))]),
-        *binders([(x, s.Ident("String")) for x in LOSS_STRINGS]),
-        *binders([("α", REAL), ("B", REAL)]),
-        *binders([("w", s.app(net.record, k))]),
-        *binders(whole.options()),
-        *binders([(net.input, whole.input_type())]),
-        *binders([("t", s.app("Vec", s.Bin("*", s.Ident("N"), one)))]),
-        *binders([("n", s.app("Fin", "N"))]),
-        *binders([("j", s.app("Fin", k))]),
-        *binders([("ht", ht)]),
-    )
-    lemma = s.app(
-        "smoothedLossCotGraph_row",
-        "N",
-        k,
-        "hK",
-        "α",
-        "B",
-        *LOSS_STRINGS,
-        s.Hole(),
-        "t",
-        "n",
-        "j",
-        "ht",
-    )
-    declaration = Declaration(
-        "theorem",
-        net.capstone.loss,
-        groups,
-        s.Bin("=", left, right),
-        proof=(Tactic(("exact", lemma)),),
-    )
-    return Obligation("loss", declaration, section="", block="")
-
-
-_ = (Callable, table_names)

@@ -23,7 +23,7 @@ from obligations.dag import (
     emitted_graph,
     sources_of,
 )
-from obligations.derive import LOSS_STRINGS, STRINGS, Deriver, Section
+from obligations.derive import STRINGS, Deriver, Section
 from obligations.errors import ObligationsError
 from obligations.lean import printer
 from obligations.lean import syntax as s
@@ -32,6 +32,7 @@ from obligations.net import Net, Parameter, Shape
 from obligations.obligation import Declaration, Obligation
 from obligations.ops import operations
 from obligations.ops.base import Operation
+from obligations.ops.loss import LOSS_STRINGS
 from obligations.spell import vec
 
 
@@ -578,8 +579,6 @@ def _definition(
 def _clauses(
     section: Section, obligation: Obligation, names: _Names, env: Environment
 ) -> Iterator[Mutant]:
-    from obligations.derive import conjunction
-    from obligations.derive import lets as with_lets
 
     d = obligation.declaration
     assert d.value is not None
@@ -601,7 +600,7 @@ def _clauses(
     clauses = split_clauses(body)
     for i, clause in enumerate(clauses):
         for new, head, slot, old, other in exchanges(clause, others, env):
-            changed = conjunction([*clauses[:i], new, *clauses[i + 1 :]])
+            changed = s.conjunction([*clauses[:i], new, *clauses[i + 1 :]])
             tied = obligation.slots[i].parameters
             covered = " and ".join(tied)
             symbols = tuple(names.fwd.parameters[p].symbol for p in tied)
@@ -609,16 +608,12 @@ def _clauses(
                 "string of a clause exchanged" if old in STRINGS else "slot of a clause exchanged",
                 section.block.name,
                 f"{d.name}, {covered}: {slot or 'a slot'} of {head} is {other} instead of {old}",
-                Written(
-                    replace(d, value=with_lets(bound, changed)), head, slot, old, other, symbols
-                ),
+                Written(replace(d, value=s.lets(bound, changed)), head, slot, old, other, symbols),
             )
 
 
 def _other_padding(section: Section, obligation: Obligation) -> Iterator[Mutant]:
     """One clause of a strided layer at the gradient node of the other padding."""
-    from obligations.derive import conjunction
-    from obligations.derive import lets as with_lets
 
     d = obligation.declaration
     assert d.value is not None
@@ -645,12 +640,12 @@ def _other_padding(section: Section, obligation: Obligation) -> Iterator[Mutant]
         except ObligationsError as error:
             yield Mutant(fault, section.block.name, text, None, error.message)
             continue
-        changed = conjunction([*clauses[:i], new, *clauses[i + 1 :]])
+        changed = s.conjunction([*clauses[:i], new, *clauses[i + 1 :]])
         yield Mutant(
             fault,
             section.block.name,
             text,
-            Written(replace(d, value=with_lets(bound, changed)), "", fault, "", "", symbols),
+            Written(replace(d, value=s.lets(bound, changed)), "", fault, "", "", symbols),
         )
 
 
@@ -761,8 +756,6 @@ def _tied(
 
 def field_mutants(net: Net, capstone: Declaration, env: Environment) -> Iterator[Mutant]:
     """At the stem and the head, each weight field exchanged for each other of its type."""
-    from obligations.derive import conjunction
-    from obligations.derive import lets as with_lets
 
     loose = {f for b in net.blocks.values() for group in b.loose for _, f in group}
     same = _same_type({f"w.{x.name}": _text(x.type) for x in net.weights if x.name in loose})
@@ -781,11 +774,11 @@ def field_mutants(net: Net, capstone: Declaration, env: Environment) -> Iterator
 
     for i, (name, type_, value) in enumerate(bound):
         for new, *exchange in exchanges(value, same, env):
-            changed = with_lets([*bound[:i], (name, type_, new), *bound[i + 1 :]], body)
+            changed = s.lets([*bound[:i], (name, type_, new), *bound[i + 1 :]], body)
             yield mutant(changed, name, *exchange)
     for i, clause in enumerate(clauses):
         for new, *exchange in exchanges(clause, same, env):
-            changed = with_lets(bound, conjunction([*clauses[:i], new, *clauses[i + 1 :]]))
+            changed = s.lets(bound, s.conjunction([*clauses[:i], new, *clauses[i + 1 :]]))
             yield mutant(changed, capstone.name, *exchange)
 
 
@@ -796,10 +789,9 @@ def loss_mutants(net: Net, capstone: Declaration, lemma: Declaration) -> Iterato
     """Sign, α or 1/B lost, two of them exchanged, smoothing at the wrong target; strings."""
     if net.capstone.threaded:
         bound, body = split_lets(capstone.type)
-        from obligations.derive import lets as with_lets
 
         for text, fault, value in _graph_faults(bound[0][2]):
-            changed = with_lets([(bound[0][0], bound[0][1], value), *bound[1:]], body)
+            changed = s.lets([(bound[0][0], bound[0][1], value), *bound[1:]], body)
             yield Mutant(
                 fault, "", f"{capstone.name}: {text}", Whole(replace(capstone, type=changed))
             )

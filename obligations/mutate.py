@@ -38,14 +38,8 @@ from obligations.derive import (
     Derived,
     Deriver,
     Section,
-    conjunction,
     derive,
-    free_names,
-    lets,
     step_definition,
-)
-from obligations.derive import (
-    capstone as capstone_of,
 )
 from obligations.errors import ObligationsError
 from obligations.faults import (
@@ -82,6 +76,7 @@ from obligations.shadow.evaluate import Evaluator, relative_error
 from obligations.shadow.values import net_values
 from obligations.slots import Expected, expected_clauses, misplaced, misplaced_fields
 from obligations.spell import binders, vec
+from obligations.whole import capstone as capstone_of
 
 SEEDS = (0,)
 """Where a fault is evaluated."""
@@ -493,16 +488,16 @@ class Block:
         before = {n: v for n, _, v in old_bound}
         moved: set[str] = set()
         for name, _, value in bound:
-            names = free_names(value)
+            names = s.free_names(value)
             if before.get(name) != value or names & moved or names & changed:
                 moved.add(name)
         clauses, known = split_clauses(body), split_clauses(old_body)
         kept = [
             i
             for i, c in enumerate(clauses)
-            if i >= len(known) or c != known[i] or free_names(c) & (moved | changed)
+            if i >= len(known) or c != known[i] or s.free_names(c) & (moved | changed)
         ] or list(range(len(clauses)))
-        return replace(d, value=lets(bound, conjunction([clauses[i] for i in kept]))), kept
+        return replace(d, value=s.lets(bound, s.conjunction([clauses[i] for i in kept]))), kept
 
     def _deviation(
         self, o: Obligation, parts: Mapping[str, Constant], ready: _Ready, evaluator: Evaluator
@@ -534,8 +529,8 @@ def _unproved(d: Declaration) -> Declaration:
 
 
 def _mentions(d: Declaration) -> set[str]:
-    found = free_names(d.type)
-    return found if d.value is None else found | free_names(d.value)
+    found = s.free_names(d.type)
+    return found if d.value is None else found | s.free_names(d.value)
 
 
 def _failure(o: Obligation, tally: Tally) -> str:
@@ -583,8 +578,8 @@ class WholeNetTrials:
         self.lemma = by_name[self.net.capstone.loss]
         self.lets, body = split_lets(self.capstone.declaration.type)
         self.clauses = split_clauses(body)
-        self.let_names = {n: free_names(v) for n, _, v in self.lets}
-        self.clause_names = [free_names(c) for c in self.clauses]
+        self.let_names = {n: s.free_names(v) for n, _, v in self.lets}
+        self.clause_names = [s.free_names(c) for c in self.clauses]
         self.types = self._types()
         self.samples: dict[int, list[tuple[NetSample, Evaluator, dict[str, Any]]]] = {}
         self.nodes: dict[int, dict[tuple[str, ...], tuple[Array, float]]] = {}
@@ -665,9 +660,10 @@ class WholeNetTrials:
         before = {n: v for n, _, v in self.lets}
         changed = [n for n, _, v in bound if before.get(n) != v]
         differing = [i for i, c in enumerate(clauses) if c != self.clauses[i]]
-        names = {n: free_names(v) if n in changed else self.let_names[n] for n, _, v in bound}
+        names = {n: s.free_names(v) if n in changed else self.let_names[n] for n, _, v in bound}
         reads = [
-            free_names(c) if i in differing else self.clause_names[i] for i, c in enumerate(clauses)
+            s.free_names(c) if i in differing else self.clause_names[i]
+            for i, c in enumerate(clauses)
         ]
         moved: set[str] = set()
         for name, _, _ in bound:
@@ -771,10 +767,10 @@ class WholeNetTrials:
         names: Mapping[str, set[str]],
     ) -> Constant:
         """A clause as a statement of its own: what has not moved becomes a binder."""
-        needed = _needed(free_names(clause), moved, names)
+        needed = _needed(s.free_names(clause), moved, names)
         inner = [(n, self.types[n], v) for n, _, v in bound if n in needed]
         extra = binders([(n, self.types[n]) for n in self.types if n not in needed])
-        whole = replace(d, binders=(*d.binders, *extra), type=lets(inner, clause))
+        whole = replace(d, binders=(*d.binders, *extra), type=s.lets(inner, clause))
         scaled = narrowed(whole, self.check.env, self.check.by)
         return elaborate_declaration(self.check.env, d.name, scaled.binders, scaled.type, None)
 
@@ -1010,7 +1006,7 @@ def written_reason(change: Written, section: Section) -> str:
     if entry is not None and entry.definition is not None:
         from obligations.lean.parse import parse_term
 
-        if change.slot not in free_names(parse_term(entry.definition)):
+        if change.slot not in s.free_names(parse_term(entry.definition)):
             return f"{change.head} is defined without its {change.slot}"
     fwd = section.forwards[section.first.name]
     parameters = {p.lean: p for x in fwd.sites.values() for p in x.parameters}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from obligations.dag import Forward
-from obligations.derive import FLAG, LOSS_STRINGS, STRINGS, Deriver
+from obligations.derive import FLAG, STRINGS, Deriver
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
 from obligations.lean.elab import Constant, ElabError, Environment, elaborate_declaration, show
@@ -36,6 +36,7 @@ from obligations.lean.typed import (
 )
 from obligations.net import Block, Net, Parameter
 from obligations.ops.base import Clause
+from obligations.ops.loss import LOSS_STRINGS
 from obligations.shadow.clauses import Leaf
 from obligations.shadow.evaluate import Evaluator, NotEvaluable, gradient_node
 from obligations.spell import Speller, binders, fill, vec

@@ -14,7 +14,7 @@ import pytest
 
 from obligations import elaborate as e
 from obligations.check import NetCheck, evaluate, typed_environment
-from obligations.derive import Derived, derive, free_names
+from obligations.derive import Derived, derive
 from obligations.errors import ObligationsError, Source, Span
 from obligations.lean import printer
 from obligations.lean import syntax as s
@@ -105,7 +105,7 @@ def edited(name: str, old: str, new: str, part: str, of: str = "resnet34") -> li
             if isinstance(term, str):
                 mentioned |= set(term.split())
             elif term is not None:
-                mentioned |= free_names(term)
+                mentioned |= s.free_names(term)
         fresh = (mentioned & everything.keys()) - wanted
         wanted |= fresh
         queue += fresh

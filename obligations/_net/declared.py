@@ -139,7 +139,8 @@ def _binders(net: Context, block: text.BlockText) -> None:
 def _whole_net(net: Context) -> None:
     """The binders of the whole net's theorems, and the lets of the first."""
     from obligations.capstone import LOSS
-    from obligations.derive import FLAG, LOSS_STRINGS, STRINGS
+    from obligations.derive import FLAG, STRINGS
+    from obligations.ops.loss import LOSS_STRINGS
 
     cotangent = net.text.capstone.cotangent
     if cotangent is not None and cotangent != LOSS:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from obligations.derive import Deriver, conjunction
+from obligations.derive import Deriver
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
 from obligations.lean.elab import Signature
@@ -241,7 +241,7 @@ def _off_kinks_of(deriver: Deriver, name: str, value: s.Term) -> s.Term:
     length = vec(site.shape)
     assert isinstance(length, s.App)
     index = s.Binder(("i",), s.App(s.Ident("Fin"), length.args))
-    return s.Bind("∀", (index,), conjunction(parts))
+    return s.Bind("∀", (index,), s.conjunction(parts))
 
 
 def graph_statement(lemma: str) -> str:

@@ -7,7 +7,7 @@ comparison, so that a printed and re-read term equals the one it came from.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Literal
 
@@ -276,3 +276,39 @@ def substitute_binders(
         out.append(replace(binder, type=new_type))
         values = {k: v for k, v in values.items() if k not in binder.names}
     return tuple(out), values
+
+
+def free_names(term: Term | NamedArg | Binder) -> set[str]:
+    """The first parts of every name in ``term``; names it binds are left out."""
+    match term:
+        case Ident(name):
+            return {name.split(".")[0]}
+        case Bind(_, groups, body):
+            found = free_names(body) - {n for g in groups for n in g.names}
+            for group in groups:
+                found |= set() if group.type is None else free_names(group.type)
+            return found
+        case Let(name, type_, value, body):
+            found = free_names(value) | (free_names(body) - {name})
+            return found | (set() if type_ is None else free_names(type_))
+        case _:
+            found = set()
+            for child in children(term):
+                found |= free_names(child)
+            return found
+
+
+def conjunction(terms: Iterable[Term]) -> Term:
+    """``a ∧ b ∧ c``, to the right."""
+    items = list(terms)
+    out = items[-1]
+    for term in reversed(items[:-1]):
+        out = Bin("∧", term, out)
+    return out
+
+
+def lets(bound: Iterable[tuple[str, Term | None, Term]], body: Term) -> Term:
+    """``let`` after ``let``, then ``body``."""
+    for name, type_, value in reversed(list(bound)):
+        body = Let(name, type_, value, body)
+    return body

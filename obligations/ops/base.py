@@ -123,6 +123,9 @@ class Backward:
         What the render writes in parentheses, as template symbols: ``("W",)``, ``("γ", "x")``.
     lean
         Template of the Lean term, over ``dy`` and the operation's symbols.
+    rewrite
+        Template of the lemma that rewrites the step into the certified backward, ``hε`` being
+        the proof that ε is positive; empty where the step is the certified one by definition.
     defined_in_file
         Name of the step's definition when the library lacks it and the tie file defines it
         (see ``FILE_DEFINITIONS`` of the operation's module), else ``None``.
@@ -134,6 +137,7 @@ class Backward:
     token: str | None
     operands: tuple[str, ...]
     lean: str
+    rewrite: str = ""
     defined_in_file: str | None = None
     says: str = ""
 

@@ -219,6 +219,7 @@ BATCHNORM = Operation(
         token="bnBatchBack",
         operands=("γ", "x"),
         lean="bnInB N c h w ε γ x dy",
+        rewrite="bnInB_eq_bnBackB N c h w ε hε γ β",
         says="back through the BatchNorm `{γ}` at its saved input",
     ),
     noun="BatchNorm",

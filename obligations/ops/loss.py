@@ -47,15 +47,39 @@ def _graph(n: int, k: int, alpha: Array, scale: Array, *rest: Any) -> Array:
 
 
 _ROW_OF = "(Mat.unflatten (batchSlice N (1 * K) {} n) (0 : Fin 1))"
-_STRINGS = ("aStr", "negAK", "bStr", "logN", "ohN")
+LOSS_STRINGS = ("aStr", "negAK", "bStr", "logN", "ohN")
+"""The names of constants in the loss's graph, which its value does not depend on."""
+
+_GRAPH = f"smoothedLossCotGraph N K α B {' '.join(LOSS_STRINGS)} logits t"
+_TARGET = "Mat.unflatten (batchSlice N (1 * K) t n) (0 : Fin 1)"
+_LOGITS = "Mat.unflatten (batchSlice N (1 * K) logits n) (0 : Fin 1)"
+
+ROWS = "rowB N K z"
+"""Template of the logits ``z``, one row an example, as the loss's graph takes them."""
+
+COTANGENT = f"unrowB N K (den ({_GRAPH}))"
+"""Template of the cotangent at the logits."""
+
+TARGET_SUMS_TO_ONE = f"∑ k : Fin K, {_TARGET} k = 1"
+"""Template of what the loss row asks of an example's target."""
+
+ROW = (
+    f"den ({_GRAPH}) (finProdFinEquiv (n, finProdFinEquiv ((0 : Fin 1), j))) ="
+    " (pdiv (fun z' : Vec K => fun _ : Fin 1 =>"
+    f" softCE K (smoothTarget K α ({_TARGET})) z') ({_LOGITS}) j 0) / B"
+)
+"""Template of the loss row: the emitted cotangent is the loss's derivative."""
+
+ROW_PROOF = f"smoothedLossCotGraph_row N K hK α B {' '.join(LOSS_STRINGS)} _ t n j ht"
+"""Template of its proof."""
 
 _NAMES = (
     Name(
         "smoothedLossCotGraph",
-        f"(N K : Nat) (α B : ℝ) ({' '.join(_STRINGS)} : String)"
+        f"(N K : Nat) (α B : ℝ) ({' '.join(LOSS_STRINGS)} : String)"
         " (logits t : Vec (N * (1 * K))) : SHlo (N * (1 * K))",
         value=_graph,
-        inert=_STRINGS,
+        inert=LOSS_STRINGS,
     ),
     Name(
         "softCE",
@@ -65,7 +89,7 @@ _NAMES = (
     Name("smoothTarget", "(K : Nat) (α : ℝ) (t : Vec K) : Vec K", value=smoothed_target),
     Name(
         "smoothedLossCotGraph_row",
-        f"(N K : Nat) (hK : 0 < K) (α B : ℝ) ({' '.join(_STRINGS)} : String)"
+        f"(N K : Nat) (hK : 0 < K) (α B : ℝ) ({' '.join(LOSS_STRINGS)} : String)"
         " (logits t : Vec (N * (1 * K))) (n : Fin N) (j : Fin K)"
         f" (ht : ∑ k : Fin K, {_ROW_OF.format('t')} k = 1)"
         " : den (smoothedLossCotGraph N K α B aStr negAK bStr logN ohN logits t)"

@@ -725,18 +725,24 @@ class NetCheck:
         net = derived.net
         by = narrow(net)
         env = environment(net_entries(net, by))
-        # What a block calls the rows and columns of its output.
-        called = {
-            o.name: {net.blocks[o.block].height: "h", net.blocks[o.block].width: "w"}
-            for o in derived.obligations
-            if o.block
-        }
+        check = cls(derived, by, env, WholeNet(net, by))
         for obligation in derived.obligations:
             d = obligation.declaration
             if not obligation.block and obligation.kind in ("capstone", "loss"):
-                d = narrowed(d, env, by, called)
+                d = check.scaled(d)
             env.declare(d.name, d.binders, d.type, d.value)
-        return cls(derived, by, env, WholeNet(net, by))
+        return check
+
+    def scaled(self, declaration: Declaration) -> Declaration:
+        """A whole-net declaration at the narrow sizes (:func:`narrowed`)."""
+        blocks = self.derived.net.blocks
+        # What a block calls the rows and columns of its output.
+        called = {
+            o.name: {blocks[o.block].height: "h", blocks[o.block].width: "w"}
+            for o in self.derived.obligations
+            if o.block
+        }
+        return narrowed(declaration, self.env, self.by, called)
 
     def bindings(self, point: NetPoint, flag: bool) -> dict[str, Any]:
         net = self.derived.net

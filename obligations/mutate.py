@@ -27,7 +27,6 @@ from obligations.check import (
     Sample,
     Tally,
     block_zero_reason,
-    narrowed,
     samples,
     scope_of,
     typed_environment,
@@ -749,7 +748,7 @@ class WholeNetTrials:
                 whole = Declaration(
                     "def", name, (*d.binders, *extra), self.types[name], value=value
                 )
-                scaled = narrowed(whole, self.check.env, self.check.by)
+                scaled = self.check.scaled(whole)
                 out.append(
                     elaborate_declaration(
                         self.check.env, name, scaled.binders, scaled.type, scaled.value
@@ -771,7 +770,7 @@ class WholeNetTrials:
         inner = [(n, self.types[n], v) for n, _, v in bound if n in needed]
         extra = binders([(n, self.types[n]) for n in self.types if n not in needed])
         whole = replace(d, binders=(*d.binders, *extra), type=s.lets(inner, clause))
-        scaled = narrowed(whole, self.check.env, self.check.by)
+        scaled = self.check.scaled(whole)
         return elaborate_declaration(self.check.env, d.name, scaled.binders, scaled.type, None)
 
     # -- the loss --------------------------------------------------------------------------
@@ -779,7 +778,7 @@ class WholeNetTrials:
     def stated(self, d: Declaration) -> _Trial:
         """Evaluate a changed loss lemma."""
         env = self.check.env
-        scaled = narrowed(d, env, self.check.by)
+        scaled = self.check.scaled(d)
         try:
             constant = elaborate_declaration(env, d.name, scaled.binders, scaled.type, None)
         except ElabError as error:

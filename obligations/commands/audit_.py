@@ -62,12 +62,14 @@ def command(
     from obligations.errors import ObligationsError
     from obligations.net_reader import load as load_net
 
+    options.writable((net, *files), json=json_file, html=html_file)
     described = load_net(net, settings)
     wanted = [*files, *(() if folder is None else artifacts(described, folder))]
     if not wanted:
         if folder is None:
             raise click.UsageError("name a FILE.mlir, or a folder by --artifacts")
         raise click.UsageError(f"{folder} has no training step of {described.name}")
+    options.writable(map(str, wanted), json=json_file, html=html_file)
     found: list[Audit] = []
     refused = 0
     for name in wanted:

@@ -123,11 +123,6 @@ def chosen(
         raise click.UsageError("--scheduler needs an address, such as tcp://localhost:8786")
     if resume and results is None:
         raise click.UsageError("--resume needs the file to go on with: --results FILE.jsonl")
-    if junit is not None and results is not None and junit.resolve() == results.resolve():
-        raise click.UsageError("--junit and --results cannot be one file")
-    # It is written last: better to know now.
-    if junit is not None and not junit.resolve().parent.is_dir():
-        raise click.UsageError(f"--junit: there is no folder {junit.parent}")
     return Batch(
         range(seed, seed + seeds), size, only, jobs or 1, scheduler, results, resume, junit
     )

@@ -57,6 +57,7 @@ def command(
     numbers alone. A fault with no effect has the same values on every sample and a reason to;
     the comparison reports it, or the check of the slots no value depends on.
     """
+    options.writable(nets, json=json_file)
     from obligations import mutate, report
     from obligations.commands.generate_ import derived_or_differences
     from obligations.net_reader import load

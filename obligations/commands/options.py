@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -38,6 +39,29 @@ def settings(function: _Function) -> _Function:
 def net(function: _Function) -> _Function:
     """The argument ``NET``."""
     return click.argument("net", metavar="NET")(function)
+
+
+def writable(inputs: Iterable[str], **outputs: Path | None) -> None:
+    """Refuse files to write that are read, that are one file, or that have no folder.
+
+    ``outputs`` are by the names of their options. They are written last: better to know before
+    the work, and before an input is overwritten.
+
+    Raises
+    ------
+    click.UsageError
+        Naming the option.
+    """
+    taken = {Path(name).resolve(): f"{name}, which is read" for name in inputs}
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        at = path.resolve()
+        if at in taken:
+            raise click.UsageError(f"--{option} would overwrite {taken[at]}")
+        if not at.parent.is_dir():
+            raise click.UsageError(f"--{option}: there is no folder {path.parent}")
+        taken[at] = f"{path}, which --{option} writes"
 
 
 def not_default(found: Net) -> list[str]:

@@ -39,6 +39,7 @@ def command(net: str, settings: dict[str, str], block: str | None, svg_file: Pat
     parameters whose gradient nodes read it. A render that differs from the derivative of the
     forward is marked with what it should be, and the exit code is 1.
     """
+    options.writable((net,), svg=svg_file)
     from obligations.derive import sections
     from obligations.net_reader import load
 

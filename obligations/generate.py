@@ -435,9 +435,16 @@ def write(content: str, folder: Path, module: str, *, force: bool = False) -> Pa
 
 
 def replace_file(path: Path, content: str) -> None:
-    """Write ``content`` to ``path`` whole, by renaming; :class:`ObligationsError` if it cannot."""
+    """Write ``content`` to ``path`` whole, by renaming; :class:`ObligationsError` if it cannot.
+
+    What is there and no file, a device or a pipe, is written to.
+    """
     try:
         target = path.resolve()
+        if target.exists() and not target.is_file():
+            # A device or a pipe is written to, not put aside for a file.
+            target.write_text(content, "utf-8", newline="\n")
+            return
         # In the same folder, so that the rename stays within a file system.
         partial = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:

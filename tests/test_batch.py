@@ -552,8 +552,8 @@ def test_settings_go_with_the_units(tmp_path: Path) -> None:
         (["--scheduler", " "], "needs an address"),
         (["--only", "noSuchRow"], "no row is named 'noSuchRow'"),
         (["--junit", "no/such/r.xml"], "no folder no/such"),
-        (["--results", "no/such/r.jsonl"], "No such file"),
-        (["--results", "x.jsonl", "--junit", "x.jsonl"], "cannot be one file"),
+        (["--results", "no/such/r.jsonl"], "no folder no/such"),
+        (["--results", "x", "--junit", "x"], "overwrite x, which --results writes"),
     ],
 )
 def test_bad_options_are_one_message(

@@ -254,6 +254,52 @@ def test_bad_usage(run: Run, tmp_path: Path, case: str) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("diff", "A.lean", "B.lean", "--json", "B.lean"), "--json would overwrite B.lean"),
+        (("diff", "my.net", "B.lean", "--html", "link"), "--html would overwrite my.net"),
+        (("check", "./A.lean", "--json", "A.lean"), "--json would overwrite ./A.lean"),
+        (("check", "A.lean", "--names", "n.py", "--html", "n.py"), "--html would overwrite n.py"),
+        (("check", "my.net", "--results", "my.net"), "--results would overwrite my.net"),
+        (("check", "my.net", "--json", "x", "--html", "x"), "overwrite x, which --json writes"),
+        (("check", "my.net", "--html", "no/x"), "--html: there is no folder no"),
+        (("audit", "my.net", "A.mlir", "--json", "A.mlir"), "--json would overwrite A.mlir"),
+        (
+            ("audit", "my.net", "--artifacts", ".", "--json", "tiny_train_step.mlir"),
+            "overwrite tiny_train_step.mlir",
+        ),
+        (("mutate", "my.net", "--json", "my.net"), "--json would overwrite my.net"),
+        (("show", "my.net", "--svg", "my.net"), "--svg would overwrite my.net"),
+    ],
+)
+def test_nothing_that_is_read_is_overwritten(
+    run: Run, tmp_path: Path, arguments: tuple[str, ...], part: str
+) -> None:
+    texts = dict.fromkeys(("A.lean", "B.lean", "A.mlir", "tiny_train_step.mlir", "n.py"), "")
+    texts["my.net"] = Path(TINY).read_text("utf-8")
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text, "utf-8")
+    (tmp_path / "link").symlink_to("my.net")
+    code, _, err = run(*arguments)
+    assert code == 2
+    assert part in " ".join(err.split())
+    assert {name: (tmp_path / name).read_text("utf-8") for name in texts} == texts
+
+
+def test_a_pipe_is_written_to(tmp_path: Path) -> None:
+    """As is a device: it is not replaced by a file."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        generate.replace_file(pipe, "γ\n")
+        assert os.read(reader, 99) == "γ\n".encode()
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+
+
 MISTAKES = [
     ("conv 3×3 (W1, b1) xin", "convv 3×3 (W1, b1) xin", "did you mean 'conv'?"),
     ("bn (g1, bt1) c1", "bn (g1, bt1) c9", "'c9'"),

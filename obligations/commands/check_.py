@@ -48,9 +48,7 @@ def command(
     if not files and (net_of_files is not None or names is not None or allow_unknown):
         raise click.UsageError("--net, --names and --allow-unknown are for Lean files")
     read = (*targets, *(() if names is None else (names,)))
-    options.writable(
-        read, results=batch.results, junit=batch.junit, json=json_file, html=html_file
-    )
+    options.writable(read, results=batch.results, junit=batch.junit, json=json_file, html=html_file)
     from obligations import report
     from obligations.commands.generate_ import derived_or_differences
     from obligations.net_reader import load

@@ -44,6 +44,7 @@ def command(
     A is a net (its file is generated in memory) or a Lean file. The code is 0 when B has every
     declaration of A under its name and none states anything else.
     """
+    options.writable((a, b), json=json_file, html=html_file)
     from obligations import diff
     from obligations.lean.files import load
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -52,16 +53,26 @@ def writable(inputs: Iterable[str], **outputs: Path | None) -> None:
     click.UsageError
         Naming the option.
     """
-    taken = {Path(name).resolve(): f"{name}, which is read" for name in inputs}
+    taken = {_place(name): f"{name}, which is read" for name in inputs}
     for option, path in outputs.items():
         if path is None:
             continue
-        at = path.resolve()
+        at = _place(str(path))
         if at in taken:
             raise click.UsageError(f"--{option} would overwrite {taken[at]}")
-        if not at.parent.is_dir():
+        if not os.path.isdir(os.path.dirname(at)):
             raise click.UsageError(f"--{option}: there is no folder {path.parent}")
-        taken[at] = f"{path}, which --{option} writes"
+        # A device takes any number of them.
+        if os.path.isfile(at) or not os.path.exists(at):
+            taken[at] = f"{path}, which --{option} writes"
+
+
+def _place(name: str) -> str:
+    try:
+        return os.path.realpath(name)
+    except (OSError, ValueError):
+        # Whoever opens it says what is wrong with such a name.
+        return name
 
 
 def not_default(found: Net) -> list[str]:

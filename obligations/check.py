@@ -13,7 +13,7 @@ import time
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -21,11 +21,11 @@ import numpy as np
 
 from obligations.derive import FLAG, STRINGS, Derived, Deriver, Section
 from obligations.errors import ObligationsError
-from obligations.lean import syntax as s
 from obligations.lean.elab import Constant, Environment, elaborate_declaration
 from obligations.lean.library import environment
 from obligations.lean.net_names import Narrow, narrow, net_entries
 from obligations.ledger import BOUND, Ledger, Row, Verdict, Zero
+from obligations.narrowing import narrowed
 from obligations.net import Net
 from obligations.obligation import Declaration, Obligation
 from obligations.ops.base import Array, Operation
@@ -55,6 +55,7 @@ from obligations.slots import (
     node_name,
 )
 from obligations.spell import vec
+from obligations.zeros import block_zero_reason, whole_zero_reasons
 
 Progress = Callable[[str], None]
 
@@ -478,27 +479,6 @@ class BlockCheck:
         zeros[label] = Zero(label, reason, max(found, old.found if old else 0.0))
 
 
-def block_zero_reason(section: Section, name: str) -> str | None:
-    """Why theory makes a parameter's gradient zero inside its block, if it does."""
-    for fwd in section.forwards.values():
-        for site in fwd.sites.values():
-            for p in site.parameters:
-                if p.lean != name or site.operation is None:
-                    continue
-                declared = next(
-                    (d for d in site.operation.parameters if d.symbol == p.symbol), None
-                )
-                if declared is None or not declared.zero_before_batchnorm:
-                    continue
-                readers = [fwd.sites[r] for r in fwd.readers[site.name]]
-                if readers and all(
-                    r.operation is not None and r.operation.word == "bn" for r in readers
-                ):
-                    place = readers[0].name
-                    return f"a constant per channel, removed by the BatchNorm at {place}"
-    return None
-
-
 def _states(constant: Constant, env: Environment) -> bool:
     """Whether a bundle's theorem states the bundle at its own binders, in order."""
     from obligations.lean.typed import Call, resolve
@@ -579,113 +559,6 @@ def _operation_vjp(
 
 
 # -- the whole net -----------------------------------------------------------------------------
-
-
-def narrowed(
-    declaration: Declaration,
-    env: Environment,
-    by: Narrow,
-    roles: Mapping[str, Mapping[str, str]] | None = None,
-) -> Declaration:
-    """A whole-net declaration under the one substitution: its literal sizes, nothing else.
-
-    A literal is a height, a width or a number of channels by the binder it is given for, or by
-    its place in ``N * (c * h * w)``; a factor ``2 *`` of a doubling stays. ``roles`` gives, per
-    declaration of the file, the names of binders that are called otherwise.
-    """
-    scaled = _Narrowed(env, by, roles or {})
-    return replace(
-        declaration,
-        binders=tuple(
-            replace(b, type=None if b.type is None else scaled.term(b.type))
-            for b in declaration.binders
-        ),
-        type=scaled.term(declaration.type),
-        value=None if declaration.value is None else scaled.term(declaration.value),
-    )
-
-
-_CHANNELS = ("c", "ic", "oc", "mid", "a")
-
-
-class _Narrowed:
-    def __init__(
-        self, env: Environment, by: Narrow, called: Mapping[str, Mapping[str, str]]
-    ) -> None:
-        self.env = env
-        self.by = by
-        self.called = called
-        self.scales = {"h": by.height, "w": by.width} | dict.fromkeys(_CHANNELS, by.channels)
-
-    def term(self, term: s.Term) -> s.Term:
-        match term:
-            case s.App(s.Ident("Vec"), (s.Bin("*", batch, inner),)):
-                return s.app("Vec", s.Bin("*", batch, self.shape(inner)))
-            case s.App(s.Ident(name), args):
-                roles = self.roles(name)
-                out: list[s.Term | s.NamedArg] = []
-                for role, arg in zip([*roles, *[""] * len(args)], args, strict=False):
-                    if isinstance(arg, s.NamedArg):
-                        out.append(replace(arg, value=self.argument(arg.name, arg.value)))
-                    else:
-                        out.append(self.argument(role, arg))
-                return replace(term, args=tuple(out))
-            case s.App(fn, args):
-                return replace(
-                    term,
-                    fn=self.term(fn),
-                    args=tuple(a if isinstance(a, s.NamedArg) else self.term(a) for a in args),
-                )
-            case s.Let(_, type_, value, body):
-                return replace(
-                    term,
-                    type=None if type_ is None else self.term(type_),
-                    value=self.term(value),
-                    body=self.term(body),
-                )
-            case s.Bin(_, left, right):
-                return replace(term, left=self.term(left), right=self.term(right))
-            case s.Bind(_, groups, body):
-                scaled = tuple(
-                    replace(b, type=None if b.type is None else self.term(b.type)) for b in groups
-                )
-                return replace(term, binders=scaled, body=self.term(body))
-            case s.Proj(inner):
-                return replace(term, term=self.term(inner))
-            case s.Anon(items) | s.Tuple(items):
-                return replace(term, items=tuple(self.term(i) for i in items))
-            case s.Ascribe(inner, type_):
-                return replace(term, term=self.term(inner), type=self.term(type_))
-        return term
-
-    def argument(self, role: str, term: s.Term) -> s.Term:
-        by = self.scales.get(role)
-        return self.term(term) if by is None else self.size(term, by)
-
-    def roles(self, name: str) -> list[str]:
-        constant = self.env.find(name)
-        if constant is None:
-            return []
-        called = self.called.get(constant.name, {})
-        names = [p.local.name for p in constant.params if not p.implicit]
-        return [called.get(n, n) for n in names]
-
-    def shape(self, term: s.Term) -> s.Term:
-        match term:
-            case s.Bin("*", s.Bin("*", channels, height), width):
-                scaled = self.size(channels, self.by.channels), self.size(height, self.by.height)
-                return s.Bin("*", s.Bin("*", *scaled), self.size(width, self.by.width))
-            case s.Bin("*", s.Num(1), _):
-                return term
-        return self.size(term, self.by.channels)
-
-    def size(self, term: s.Term, by: Callable[[int], int]) -> s.Term:
-        match term:
-            case s.Num(value):
-                return s.Num(by(value))
-            case s.Bin("*", s.Num(2), rest):
-                return s.Bin("*", s.Num(2), self.size(rest, by))
-        return term
 
 
 @dataclass(slots=True, eq=False)
@@ -930,57 +803,6 @@ class NetCheck:
 
 def _optional(net: Net) -> bool:
     return any(net.settings[o.name] != o.values[0] for o in net.options)
-
-
-def whole_zero_reasons(derived: Derived) -> dict[tuple[str, ...], str]:
-    """Tensors of the net whose loss gradient theory makes zero, with the reason.
-
-    A parameter that shifts each channel by a constant has no effect where everything that reads
-    the shifted value keeps it a constant per channel (a 1×1 convolution, a sum) until a batch
-    BatchNorm removes it.
-    """
-    net = derived.net
-    out: dict[tuple[str, ...], str] = {}
-    layers = list(net.layers)
-    for index, layer in enumerate(layers):
-        block, kind = net.block_of(layer.kind)
-        fwd = derived.sections[block.name].forwards[kind.name]
-        for site in fwd.sites.values():
-            if site.operation is None:
-                continue
-            for p in site.parameters:
-                parameters = site.operation.parameters
-                declared = next((d for d in parameters if d.symbol == p.symbol), None)
-                if declared is None or declared.role not in ("bias", "shift"):
-                    continue
-                removers: dict[str, None] = {}
-                if _constant_removed(derived, index, site.name, removers):
-                    path = (layer.name, p.lean) if block.record else (p.field,)
-                    by = ", ".join(removers)
-                    out[path] = f"a constant per channel, removed by the BatchNorm at {by}"
-    return out
-
-
-def _constant_removed(derived: Derived, index: int, name: str, removers: dict[str, None]) -> bool:
-    """Whether a per-channel constant at a site of layer ``index`` is removed on every path."""
-    net = derived.net
-    layer = net.layers[index]
-    block, kind = net.block_of(layer.kind)
-    fwd = derived.sections[block.name].forwards[kind.name]
-    if name == fwd.output:
-        if index + 1 == len(net.layers):
-            return False
-        following, _ = net.block_of(net.layers[index + 1].kind)
-        return _constant_removed(derived, index + 1, following.input, removers)
-    for reader in fwd.readers[name]:
-        site = fwd.sites[reader]
-        operation = site.operation
-        effect = "keeps" if operation is None else operation.constant_effect(site.axes)
-        if effect == "removes":
-            removers[f"{layer.name}.{reader}" if block.record else f"{block.name}.{reader}"] = None
-        elif effect == "breaks" or not _constant_removed(derived, index, reader, removers):
-            return False
-    return bool(fwd.readers[name])
 
 
 # -- all of it ---------------------------------------------------------------------------------

@@ -26,7 +26,6 @@ from obligations.check import (
     NetSample,
     Sample,
     Tally,
-    block_zero_reason,
     samples,
     scope_of,
     typed_environment,
@@ -76,6 +75,7 @@ from obligations.shadow.values import net_values
 from obligations.slots import Expected, expected_clauses, misplaced, misplaced_fields
 from obligations.spell import binders, vec
 from obligations.whole import capstone as capstone_of
+from obligations.zeros import block_zero_reason
 
 SEEDS = (0,)
 """Where a fault is evaluated."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from obligations.check import NetCheck, scope_of, whole_zero_reasons
+from obligations.check import NetCheck, scope_of
 from obligations.derive import Derived
 from obligations.lean.library import environment
 from obligations.lean.net_names import TRUE_SIZE, net_entries
@@ -25,6 +25,7 @@ from obligations.shadow.clauses import Path, leaves, node_magnitude, node_value
 from obligations.shadow.evaluate import STEP, Evaluator
 from obligations.shadow.sample import NetPoint, sample_net
 from obligations.shadow.values import WholeNet, net_values
+from obligations.zeros import whole_zero_reasons
 
 Progress = Callable[[float, str], None]
 """Called with the share of the work that is done, and what is being done."""

@@ -9,12 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from obligations.check import NetCheck, confirm, evaluate, narrowed, typed_environment
+from obligations.check import NetCheck, confirm, evaluate, typed_environment
 from obligations.derive import Derived, derive
 from obligations.errors import Source
 from obligations.lean import printer
 from obligations.lean import syntax as s
 from obligations.ledger import BOUND, Ledger, Row
+from obligations.narrowing import narrowed
 from obligations.net_reader import load, read_net
 from obligations.resources import built_in_nets
 from obligations.shadow.sample import MARGIN, margins, sample

@@ -12,13 +12,14 @@ import re
 import time
 import zlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from obligations.check import NUMERIC, NetCheck, Progress, evaluate, narrowed
+from obligations import premises
+from obligations.check import NUMERIC, NetCheck, Progress, evaluate
 from obligations.derive import FLAG, Derived, Deriver, derive, sections
 from obligations.errors import InputError, ObligationsError, Source, Span, nearest
 from obligations.lean import syntax as s
@@ -40,9 +41,10 @@ from obligations.lean.scoping import (
     canonical,
     telescope,
 )
-from obligations.lean.source import Declaration, Scope, read
+from obligations.lean.source import Command, Declaration, Scope, read
 from obligations.lean.typed import Call
 from obligations.ledger import BOUND, Ledger, Row, Verdict, Zero
+from obligations.narrowing import narrowed
 from obligations.net import Net
 from obligations.obligation import Declaration as Stated
 from obligations.obligation import Obligation
@@ -54,6 +56,10 @@ from obligations.user_names import NOTHING, UserNames
 
 STATING = THEOREMS | ASSUMED | DEFINITIONS - {"instance"}
 """Kinds of declarations with a statement or a value to evaluate."""
+
+_SYNTAX = "notation notation3 infix infixl infixr prefix postfix macro macro_rules syntax elab"
+REWRITING = frozenset([*_SYNTAX.split(), "elab_rules", "include", "#exit"])
+"""Commands that change what the text after them means, none of which is followed."""
 
 BAD: frozenset[Verdict] = frozenset(["fails", "not the gradient", "incomplete"])
 """Verdicts that speak against a file."""
@@ -90,9 +96,10 @@ class FileLedger:
     net: str
 
     def ok(self, *, allow_unknown: bool = False) -> bool:
-        """Whether nothing speaks against the file."""
+        """Whether nothing speaks against the file, and there is something that speaks for it."""
         refused = BAD if allow_unknown else BAD | {"not evaluable"}
-        return not any(r.verdict in refused for r in self.ledger.rows)
+        verdicts = [r.verdict for r in self.ledger.rows]
+        return bool(verdicts) and not any(v in refused for v in verdicts)
 
     def as_json(self, *, allow_unknown: bool = False) -> dict[str, Any]:
         """Plain data, for ``--json``."""
@@ -337,6 +344,8 @@ class _File:
     declarations: list[tuple[str, Declaration]]
     reading: _Reading
     skipped: dict[str, str]
+    unread: tuple[Command, ...] = ()
+    placer: Placer | None = None
     obligations: dict[str, Obligation] = field(default_factory=dict)
     narrow: _Reading | None = None
     rows: dict[str, Row] = field(default_factory=dict)
@@ -346,7 +355,8 @@ class _File:
     @classmethod
     def read(cls, source: Source, derived: Derived | None, names: UserNames) -> _File:
         """Read and elaborate a text."""
-        found = read(source).declarations
+        file = read(source)
+        found = file.declarations
         entries = dict(names.entries)
         if derived is not None:
             entries = {**net_entries(derived.net), **entries}
@@ -368,7 +378,8 @@ class _File:
                 reading.refused[key] = ("not evaluable", stated, None)
                 continue
             reading.declare(key, d, stated, d.kind in THEOREMS or d.kind in ASSUMED)
-        return cls(source, derived, names, declarations, reading, skipped)
+        unread = tuple(c for c in file.others if c.kind in REWRITING and not _about_proofs(c))
+        return cls(source, derived, names, declarations, reading, skipped, unread)
 
     # -- evaluation ------------------------------------------------------------------------
 
@@ -380,13 +391,16 @@ class _File:
                 hint = nearest(name, known)
                 raise ObligationsError(f"{self.source.name} declares no {name}", hint=hint)
         self.chosen = [(key, d) for key, d in self.declarations if not only or key in only]
+        if only:
+            self.unread = ()
 
     def evaluate(self, seeds: tuple[int, ...], tell: Progress) -> None:
         """Evaluate what elaborates: what is placed, and then the rest."""
         if self.derived is not None:
             tell("placing")
             env = self.reading.env
-            self.obligations = Placer(self.derived, env, self.reading.members).place()
+            self.placer = Placer(self.derived, env, self.reading.members)
+            self.obligations = self.placer.place()
             self._placed(self.derived, seeds, tell)
         for key, _ in self.chosen:
             if key not in self.rows:
@@ -418,7 +432,23 @@ class _File:
             )
         self.zeros = zeros
         for obligation in evaluated:
-            self.rows[obligation.name] = tallies[obligation.name].row(obligation)
+            row = tallies[obligation.name].row(obligation)
+            self.rows[obligation.name] = self._under_hypotheses(row, obligation, net_check, seeds)
+
+    def _under_hypotheses(
+        self, row: Row, obligation: Obligation, net_check: NetCheck, seeds: tuple[int, ...]
+    ) -> Row:
+        """``row``, unless the statement claims nothing at the samples where it was evaluated."""
+        env = self.reading.env if obligation.block else net_check.env
+        meanings = _NetMeanings(
+            net_check.derived.net, env, None if obligation.block else net_check.whole
+        )
+        notes = premises.unmet(
+            obligation, env, net_check, seeds[0], meanings.predicate, self.names.values
+        )
+        if not notes or row.verdict != "holds":
+            return row
+        return replace(row, verdict="not evaluable", notes=(*notes, *row.notes))
 
     def _threaded(self, derived: Derived) -> bool:
         """Whether the capstone's cotangent is that of the loss, or any one it is given."""
@@ -476,12 +506,16 @@ class _File:
         member = self.reading.members[key]
         prop = not member.theorem and head(member.constant.type) == "Prop"
         bundle = prop and ties(self.reading.env, member.term) is not None
+        placer = self.placer if (prop or member.theorem) and not bundle else None
+        if placer is not None and placer.about_weights(member) and placer.mentions_nodes(member):
+            note = "it is no conjunction of gradient nodes: its intent cannot be evaluated"
+            return Row(key, "statement", "", {}, None, "not evaluable", (note,))
         if not member.theorem and not bundle:
             note = "no block was found for it: what it is meant to be was not evaluated"
             notes_ = () if prop else (note,)
             return Row(key, "definition", "", {}, None, "no statement", notes_)
         notes: list[str] = []
-        if bundle:
+        if bundle or (placer is not None and placer.about_weights(member)):
             notes.append("no block was found for it: the intent was not evaluated")
         errors: dict[str, float] = {}
         sizes: dict[str, None] = {}
@@ -546,12 +580,16 @@ class _File:
 
     def ledger(self, seconds: float, seeds: tuple[int, ...]) -> FileLedger:
         """All rows, in the order of the file."""
-        rows, places, about = [], [], []
+        found: list[tuple[int, Row, Place, str]] = []
         for key, d in self.chosen:
-            rows.append(self.rows[key])
-            places.append(self._place(key, d))
             obligation = self.obligations.get(key)
-            about.append("" if obligation is None else _about(obligation))
+            said = "" if obligation is None else _about(obligation)
+            found.append((d.at.start, self.rows[key], self._place(key, d), said))
+        for command in self.unread:
+            at = command.at.span
+            found.append((command.at.start, _unread(command), Place(at.line, at.column), ""))
+        found.sort(key=lambda item: item[0])
+        _, rows, places, about = zip(*found, strict=True) if found else ((), (), (), ())
         derived = self.derived
         ledger = Ledger(
             self.source.name,
@@ -574,6 +612,22 @@ class _File:
             if span is not None:
                 shown = InputError(self.source, span, f"{key}: {message}").render()
         return Place(at.line, at.column, shown)
+
+
+def _about_proofs(command: Command) -> bool:
+    """Whether a command is about tactics alone."""
+    return bool(re.search(r":\s*tactic\b|\(tactic\s*\|", command.at.code))
+
+
+def _unread(command: Command) -> Row:
+    if command.kind == "#exit":
+        note = "Lean reads no further, so that nothing after it is declared"
+    elif command.kind == "include":
+        note = "the binders that it adds to what follows are not read"
+    else:
+        note = f"what this {command.kind} makes of the text after it is not followed"
+    name = f"{command.kind} at line {command.at.span.line}"
+    return Row(name, "command", "", {}, None, "not evaluable", (note,))
 
 
 def _about(obligation: Obligation) -> str:

@@ -340,6 +340,20 @@ class Placer:
             self._leaves[member.name] = ties(self.env, member.term) if prop else None
         return self._leaves[member.name]
 
+    def mentions_nodes(self, member: Member) -> bool:
+        """Whether a gradient node is tied in a member or in what it mentions, in any form."""
+        names = (member.name, *self.uses(member.name))
+        terms = (self.members[name].term for name in names)
+        return any(
+            gradient_node(call) is not None or _is_clause(call) for t in terms for call in calls(t)
+        )
+
+    def about_weights(self, member: Member) -> bool:
+        """Whether a binder of a member is the net's weight record or that of a block."""
+        net = self.derived.net
+        records = {b.record[1] for b in net.blocks.values() if b.record is not None}
+        return any(head(p.local.type) in {net.record, *records} for p in member.constant.params)
+
     def uses(self, name: str) -> frozenset[str]:
         """The file's declarations that a member mentions, directly or not."""
         if name not in self._uses:
@@ -461,7 +475,8 @@ class Placer:
         if all(self._is_tie(item) for item in items):
             return self._obligation(member, "capstone", roles=found)
         equation = isinstance(member.term, Op) and member.term.op == "="
-        if equation and any(c.name == "smoothedLossCotGraph" for c in calls(member.term)):
+        named = {c.name for c in calls(member.term)}
+        if equation and {"smoothedLossCotGraph", "pdiv"} <= named:
             return self._obligation(member, "loss", roles=found)
         return None
 
@@ -642,6 +657,10 @@ class Placer:
             return None
         names = [k.name for k in chosen]
         return self._obligation(member, "cotangent", block_name, names, site=site, roles=found)
+
+
+def _is_clause(call: Call) -> bool:
+    return call.name in table_names() and head(type_of(call)) == "Prop"
 
 
 def _step_roles(member: Member, step: str) -> dict[str, str]:

@@ -283,6 +283,92 @@ def test_a_theorem_that_states_something_else() -> None:
     assert re.search(r"index \d+: \S+ against \S+", rows["r34IdCotIn_eq_vjp"].notes[0])
 
 
+TIE = "R34IdSmoothAt N h w p xin) :"
+PROOF, PROOF_BINDERS = "r34_idblock_tiedB", "(xin dyOut : Vec (N * (c * h * w))) :"
+ROW, ROW_HYPOTHESIS = "r34_lossCot_is_smoothedCE_grad", "(0 : Fin 1) k = 1) :"
+
+
+@pytest.mark.parametrize(
+    ("name", "after", "hypothesis", "verdict"),
+    [
+        ("r34IdCotIn_eq_vjp", TIE, "(hF : N < N)", "not evaluable"),
+        ("r34IdCotIn_eq_vjp", TIE, "(h0 : dyOut = fun _ => 0)", "not evaluable"),
+        ("r34IdCotIn_eq_vjp", TIE, "(hN : 0 < N)", "holds"),
+        (PROOF, PROOF_BINDERS, "(h0 : N = 0)", "not evaluable"),
+        (PROOF, PROOF_BINDERS, "(hq : R34IdPos p) (hε : 0 < p.ε₁)", "holds"),
+        (PROOF, PROOF_BINDERS, "(hε : p.ε₁ < 0)", "not evaluable"),
+        ("r34_net_tiedB", "(t : Vec (N * (1 * nCls))) :", "(hB : B = 0)", "not evaluable"),
+        ("r34_net_tiedB", "(t : Vec (N * (1 * nCls))) :", "(hB : B ≠ 0)", "holds"),
+        (ROW, ROW_HYPOTHESIS, "(hα : α = 0)", "not evaluable"),
+        (ROW, ROW_HYPOTHESIS, "(hB : B ≠ 0)", "holds"),
+    ],
+)
+def test_a_statement_claims_nothing_where_a_hypothesis_fails(
+    name: str, after: str, hypothesis: str, verdict: str
+) -> None:
+    new = f"{after.removesuffix(':')}{hypothesis} :"
+    row = checked(edited(generated(R34), name, after, new), [name])[name]
+    assert row.verdict == verdict, row
+    if verdict == "not evaluable":
+        assert hypothesis[1 : hypothesis.index(" ")] in row.notes[0]
+
+
+@pytest.mark.parametrize("guard", ["∀ _ : Fin 1,", "∀ _ : Fin 0,", "N = N →"])
+def test_a_guarded_clause_is_not_taken_on_trust(guard: str) -> None:
+    """A bundle at the wrong cotangent, in a form that is not taken apart."""
+    clause = "GradNodeB.ConvWTiedBAt bf16 N h w xN cotN p.b₁ xin p.W₁"
+    wrong = f"({guard} {clause} cotN1)"
+    text = edited(generated(R34), "r34IdTiedB", f"{clause} cotC1", wrong)
+    rows = checked(text, ["r34IdTiedB", PROOF, "r34_net_tiedB"])
+    assert {r.verdict for r in rows.values()} == {"not evaluable"}
+    layer = "r34IdTiedB N 56 56 xN cotN vN epsStr w.a1 bf16 (r34Pre1 N w x)"
+    old, new = f"∧ {layer} dyA1", f"∧ ({guard} {layer} dyA0)"
+    text = edited(generated(R34), "r34_net_tiedB", old, new)
+    assert checked(text, ["r34_net_tiedB"])["r34_net_tiedB"].verdict == "not evaluable"
+
+
+@pytest.mark.parametrize(
+    ("command", "ok"),
+    [
+        ('local notation "cotC1" => cotN1', False),
+        ('local infixl:65 " + " => fun (a b : ℝ) => a - b', False),
+        ("macro_rules | `(cotC1) => `(cotN1)", False),
+        ("variable (hF : 1 < 0)\ninclude hF", False),
+        ('macro "done!" : tactic => `(tactic| rfl)', True),
+        ("set_option maxHeartbeats 1000", True),
+    ],
+)
+def test_what_changes_the_meaning_of_a_file_is_told(command: str, ok: bool) -> None:
+    text = f"{command}\ntheorem two : 1 + 1 = 2 := rfl\n"
+    found = check(Source("A.lean", text))
+    assert found.ok() == ok
+    assert found.ok(allow_unknown=True)
+    if not ok:
+        line = 1 + command.count("\n")
+        assert [p.line for p in found.places] == [line, line + 1]
+
+
+def test_lean_reads_no_further_than_exit() -> None:
+    text = generated(R34)
+    at = text.index("/-- At `a`")
+    found = check(Source("A.lean", text[:at] + "#exit\n" + text[at:]))
+    (row,) = found.ledger.rows
+    assert row.name.startswith("#exit")
+    assert not found.ok()
+
+
+def test_a_file_that_declares_nothing_is_not_confirmed() -> None:
+    assert not check(Source("A.lean", "-- later\n")).ok(allow_unknown=True)
+
+
+def test_an_equation_of_a_side_with_itself_is_told_to_have_no_intent() -> None:
+    new = "r34IdCotIn N h w p xin dyOut"
+    old = "(r34IdBHasVJPAt N h w p hq xin hs).backward dyOut"
+    row = checked(edited(generated(R34), "r34IdCotIn_eq_vjp", old, new))["r34IdCotIn_eq_vjp"]
+    assert row.notes == ("no block was found for it: the intent was not evaluated",)
+    assert row.kind == "statement"
+
+
 def test_what_does_not_fit_is_shown_where_it_stands() -> None:
     text = edited(generated(R34), "r34IdCotC1", "p.ε₁ p.γ₁", "p.γ₁ p.ε₁")
     found = check(Source("edited.lean", text), only=["r34IdCotC1", "r34IdCotIn", "r34IdCotC2"])

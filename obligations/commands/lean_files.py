@@ -125,7 +125,8 @@ def summary(found: FileLedger) -> str:
     worst = max((e for r in ledger.rows for e in r.errors.values()), default=0.0)
     net = f"names of {found.net}" if found.net else "no net's names"
     return (
-        f"{ledger.net}: {said or 'no declarations'}; worst error {report.number(worst) or '∞'}, "
+        f"{ledger.net}: {said or 'no declarations, so that nothing was evaluated'}; "
+        f"worst error {report.number(worst) or '∞'}, "
         f"bound {report.number(BOUND)}; {net}; {ledger.seconds:.1f} s"
     )
 

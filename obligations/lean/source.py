@@ -466,6 +466,9 @@ class _Reader:
             else:
                 start = self.docstring_before(position, found[-1][0] if found else 0)
             found.append((start, header))
+            if header.word == "#exit":
+                # Lean reads no further.
+                break
             resume, depth, column, previous, flush = header.word_end, 0, here, header.word, False
         return iter(found)
 

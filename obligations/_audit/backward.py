@@ -315,6 +315,7 @@ def _convolution(
             *difference(line, where, a["kernel"], size, "kernel"),
             *unless(a["flipped"], line, where, "the kernel is not reversed", "reversed"),
             *unless(a["layout"], line, where, "the result is laid out otherwise", "the input's"),
+            *unless(a["straight"], line, where, "rows of the kernel meet columns", "rows"),
             *difference(line, where, a["groups"], groups, "feature groups"),
             *unless(contracts, line, where, "sums over the input's channels", "the output's"),
         ],
@@ -583,6 +584,7 @@ def _conv_node(layer: LayerAt, place: Place, found: GradNode, where: str) -> lis
         *difference(line, where, a["kernel"], size, "kernel"),
         *unless(not a["flipped"], line, where, "the kernel is reversed", "not"),
         *unless(a["layout_fits"], line, where, "the weight's dimensions are moved", "not"),
+        *unless(a["straight"], line, where, "rows of the cotangent meet columns", "rows"),
         *difference(line, where, a["sums"], ("b", "b"), "sums over"),
     ]
 

@@ -435,6 +435,7 @@ def _input_convolution(b: Backward, g: int, value: Value) -> None:
     left = read_at(left, roles.y_view)
     axes: dict[Any, _Axis] = {}
     taps: dict[Any, int] = {}
+    straight = True
     for k in range(len(value.view) - 2):
         y, w = left.axes[numbers[0].index(k)], right.axes[numbers[1].index(k)]
         stride = value.attributes["stride"][k]
@@ -448,6 +449,7 @@ def _input_convolution(b: Backward, g: int, value: Value) -> None:
             y.scale * spread // stride if stride else 0, -w.scale * reach // stride, -shift
         )
         taps[which] = value.views[1][numbers[1].index(k)]
+        straight &= taps[which] == 1 or _agree(which, _role(w.dim, roles.w_roles))
     contracted = right.axes[numbers[1].index("i")]
     produced = right.axes[numbers[1].index("o")]
     w_roles = dict(enumerate(roles.w_roles))
@@ -483,6 +485,7 @@ def _input_convolution(b: Backward, g: int, value: Value) -> None:
         "contracts": w_roles.get(-1 if contracted.dim is None else contracted.dim),
         "produces": w_roles.get(-1 if produced.dim is None else produced.dim),
         "layout": tuple(out_roles) == roles.x_roles,
+        "straight": straight,
         "sizes": tuple(
             n for n, r in zip(values[end].view, out_roles, strict=True) if isinstance(r, int)
         ),
@@ -493,6 +496,11 @@ def _input_convolution(b: Backward, g: int, value: Value) -> None:
 
 def _role(dim: int | None, roles: tuple[Any, ...]) -> Any:
     return None if dim is None or dim >= len(roles) else roles[dim]
+
+
+def _agree(a: Any, b: Any) -> bool:
+    """Whether two spatial roles are one, where both are known: rows meet rows."""
+    return not (isinstance(a, int) and isinstance(b, int)) or a == b
 
 
 def _input_dense(b: Backward, g: int, value: Value) -> None:
@@ -730,6 +738,7 @@ def _weight_convolution(b: Backward, whole: Trace, value: Value, site: int | Non
     axes: dict[Any, _Axis] = {}
     kernel: dict[Any, int] = {}
     layout: list[Any] = [None] * len(whole.axes)
+    straight = True
     for k in range(len(value.view) - 2):
         u, v = left.axes[numbers[0].index(k)], right.axes[numbers[1].index(k)]
         out = numbers[2].index(k)
@@ -754,6 +763,8 @@ def _weight_convolution(b: Backward, whole: Trace, value: Value, site: int | Non
             )
         mine = x.axes[(numbers[0] if x_first else numbers[1]).index(k)]
         which = _role(mine.dim, roles.x_roles)
+        other = y.axes[(numbers[1] if x_first else numbers[0]).index(k)]
+        straight &= _agree(which, _role(other.dim, roles.y_roles))
         axes[which] = axis
         kernel[which] = value.view[out]
         if d is not None:
@@ -782,6 +793,7 @@ def _weight_convolution(b: Backward, whole: Trace, value: Value, site: int | Non
         flipped=any(axes[r].dilation < 0 and kernel[r] > 1 for r in ordered),
         layout=tuple(layout),
         layout_fits=_fits(tuple(layout), roles.w_roles),
+        straight=straight,
         sums=summed,
     )
     return "conv", x.base, y.base, attributes

@@ -404,6 +404,21 @@ def phase(k: Known) -> Iterator[Break]:
             yield k.edited(op.line, old, new, {"input gradients", "gradient nodes"})
 
 
+def rows_and_columns(k: Known) -> Iterator[Break]:
+    """A backward convolution, not 1×1, whose one operand has its two axes exchanged."""
+    low, _ = k.step.backward
+    for op in k.operations.values():
+        if op.kind != "convolution" or op.line <= low:
+            continue
+        numbers, (_, kernel) = op.attributes["dim_numbers"], op.operand_types  # type: ignore[misc]
+        taps = [kernel.shape[numbers[1].index(i)] for i in (0, 1)]  # type: ignore[index]
+        if taps[0] == taps[1] > 1:
+            old = f"x[{', '.join(map(str, numbers[1]))}]"  # type: ignore[index]
+            other = {0: 1, 1: 0}
+            new = f"x[{', '.join(str(other.get(d, d)) for d in numbers[1])}]"  # type: ignore[index]
+            yield k.edited(op.line, old, new, {"input gradients", "gradient nodes"})
+
+
 def divisor(k: Known) -> Iterator[Break]:
     """A BatchNorm that divides by another count, forward or backward."""
     counts = {float(s.attributes["count"]) for s in k.found.sites if s.kind == "bn"}
@@ -482,8 +497,8 @@ def more(k: Known) -> Iterator[Break]:
 
 
 TEXT_BREAKS = (
-    read_moved, step_moved, saved_swapped, weight_swapped, mask_kind, fan_in, phase, divisor,
-    epsilon, loss_numbers, sign, average, more,
+    read_moved, step_moved, saved_swapped, weight_swapped, mask_kind, fan_in, phase,
+    rows_and_columns, divisor, epsilon, loss_numbers, sign, average, more,
 )  # fmt: skip
 
 

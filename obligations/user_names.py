@@ -55,7 +55,8 @@ def load(path: str) -> UserNames:
         found = runpy.run_path(path).get("NAMES")
     except SyntaxError as error:
         raise ObligationsError(f"{path}:{error.lineno or 1}: {error.msg}") from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        # A file that ends the program would end the check with it, and with its own exit code.
         raise ObligationsError(f"{path}:{_line(error, path)}: {_told(error)}") from None
     if not isinstance(found, dict):
         raise ObligationsError(
@@ -101,7 +102,7 @@ def _guarded(path: str, name: str, meaning: Callable[..., Any]) -> Callable[...,
             return meaning(*args)
         except ObligationsError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise ObligationsError(
                 f"{name} ({path}:{_line(error, path)}) raised {_told(error)}"
             ) from None

@@ -496,6 +496,7 @@ def test_command_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     [
         ("x = 1\nraise ValueError('no')\n", "names.py:2: ValueError: no"),
         ("def f(:\n", "names.py:1: "),
+        ("import sys\nsys.exit(0)\n", "names.py:2: SystemExit: 0"),
         ("x = 1\n", "it assigns no dictionary NAMES"),
         ("NAMES = {'f': abs}\n", "'f', which is no name with its signature"),
         ("NAMES = {'f (x : Vec': abs}\n", "NAMES:1:"),

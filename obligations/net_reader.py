@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from obligations.errors import ObligationsError, Source, nearest
+from obligations.errors import InputError, ObligationsError, Source, Span, nearest
 from obligations.resources import built_in_nets
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def net_source(name_or_path: str) -> Source:
 
 
 def decode(name: str, data: bytes) -> str:
-    """``data`` as UTF-8 text; :class:`ObligationsError` with line and column where it is not."""
+    """``data`` as UTF-8 text; :class:`InputError` at the first byte that is none."""
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -101,8 +101,10 @@ def decode(name: str, data: bytes) -> str:
         line = before.count(b"\n") + 1
         start = before.rfind(b"\n") + 1
         column = len(before[start:].decode("utf-8", "replace")) + 1
-        raise ObligationsError(
-            f"{name}:{line}:{column}: not UTF-8 text: byte 0x{data[error.start]:02x}",
+        raise InputError(
+            Source(name, data.decode("utf-8", "replace")),
+            Span(line, column),
+            f"not UTF-8 text: byte 0x{data[error.start]:02x}",
             hint="save the file as UTF-8",
         ) from None
 

@@ -11,7 +11,7 @@ import pytest
 
 from obligations.check import NetCheck, confirm, evaluate, typed_environment
 from obligations.derive import Derived, derive
-from obligations.errors import Source
+from obligations.errors import ObligationsError, Source
 from obligations.lean import printer
 from obligations.lean import syntax as s
 from obligations.ledger import BOUND, Ledger, Row
@@ -168,6 +168,14 @@ def test_samples_are_not_degenerate() -> None:
                                 assert (value < 0).any()
                             if p.symbol == "ε":
                                 assert (value > 0).all()
+
+
+def test_a_net_scaled_down_too_far_is_refused() -> None:
+    text = Path(built_in_nets()["resnet34"]).read_text("utf-8")  # type: ignore[arg-type]
+    thin = text.replace("7 → 1 × 3", "7 → 1 × 1")
+    assert thin != text
+    with pytest.raises(ObligationsError, match="d4 has 3 values a channel at n1"):
+        confirm(derive(read_net(Source("thin.net", thin), {})))
 
 
 def test_the_same_seed_gives_the_same_ledger() -> None:

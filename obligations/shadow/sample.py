@@ -24,6 +24,9 @@ REGIONS = (0.0, 6.0)
 
 TRIES = 400
 
+LEAST_VALUES = 8
+"""How many values a channel's statistics run over at least."""
+
 
 @dataclass(frozen=True, slots=True)
 class Margins:
@@ -142,7 +145,7 @@ def block_sizes(net: Net, block: Block, kind: Kind, rng: np.random.Generator) ->
     """Sizes with ``h ≠ w``, ``N ≥ 2``, unequal widths and at least 8 values per BN channel."""
     height, width = (int(v) for v in rng.choice([2, 3, 4], size=2, replace=False))
     batch = int(rng.integers(2, 4))
-    while batch * height * width < 8:
+    while batch * height * width < LEAST_VALUES:
         batch += 1
     pool = [int(v) for v in rng.permutation([2, 3, 4, 5])]
     own = {w: pool[i % len(pool)] for i, w in enumerate(kind.widths)}
@@ -236,6 +239,21 @@ class NetPoint:
         return min((m.worst for m in self.margins.values()), default=float("inf"))
 
 
+def _enough_values(net: Net, name: str, fwd: Forward, sizes: Mapping[str, int]) -> None:
+    """Refuse a net scaled down so far that a BatchNorm's statistics are degenerate."""
+    for site in fwd.sites.values():
+        if site.operation is None or not site.operation.hyper:
+            continue
+        at = axes(site, sizes)
+        count = at["N"] * at["h"] * at["w"]
+        if count < LEAST_VALUES:
+            raise ObligationsError(
+                f"{net.name}: scaled down, {name} has {count} values a channel at {site.name}, "
+                f"fewer than {LEAST_VALUES}",
+                hint="let the description's `scale` line leave more rows and columns",
+            )
+
+
 def sample_net(
     whole: WholeNet,
     rng: np.random.Generator,
@@ -244,13 +262,20 @@ def sample_net(
     classes: int = 5,
     dropped: bool = False,
 ) -> NetPoint:
-    """A random point of the narrow whole net; its margins are measured, not enforced."""
+    """A random point of the narrow whole net; its margins are measured, not enforced.
+
+    Raises
+    ------
+    ObligationsError
+        When a BatchNorm would see fewer than :data:`LEAST_VALUES` values a channel.
+    """
     net = whole.net
     fields: dict[str, object] = {}
     for index, stop in enumerate(whole.stops):
         block, _ = net.block_of(stop.kind)
         deriver = Deriver.plain(net, block)
         sizes = whole.sizes(index, batch, classes)
+        _enough_values(net, stop.field or stop.kind, deriver.fwd, sizes)
         values = block_parameters(deriver, sizes, rng)
         if block.record is not None:
             fields[stop.field] = Record(block.record[1], values)

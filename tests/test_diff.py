@@ -374,6 +374,6 @@ def test_command_unreadable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     bad = tmp_path / "Bad.lean"
     bad.write_bytes(b"theorem t : 1 = 1 := rfl\n-- \xff\n")
     assert run(["diff", file, str(bad)]) == 2
-    assert "Bad.lean:2:4: not UTF-8 text" in capsys.readouterr().err
+    assert "Bad.lean:2:4: error: not UTF-8 text" in capsys.readouterr().err
     assert run(["diff", "resnet3", file]) == 2
     assert "did you mean 'resnet34'?" in capsys.readouterr().err

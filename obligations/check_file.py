@@ -33,6 +33,7 @@ from obligations.lean.elab import (
 from obligations.lean.library import Entry, library
 from obligations.lean.net_names import Narrow, narrow, net_entries
 from obligations.lean.parse import strip_comments
+from obligations.lean.rewriting import gives_instance, rewriting, unproved
 from obligations.lean.scoping import (
     ASSUMED,
     DEFINITIONS,
@@ -56,10 +57,6 @@ from obligations.user_names import NOTHING, UserNames
 
 STATING = THEOREMS | ASSUMED | DEFINITIONS - {"instance"}
 """Kinds of declarations with a statement or a value to evaluate."""
-
-_SYNTAX = "notation notation3 infix infixl infixr prefix postfix macro macro_rules syntax elab"
-REWRITING = frozenset([*_SYNTAX.split(), "elab_rules", "include", "#exit"])
-"""Commands that change what the text after them means, none of which is followed."""
 
 BAD: frozenset[Verdict] = frozenset(["fails", "not the gradient", "incomplete"])
 """Verdicts that speak against a file."""
@@ -370,6 +367,9 @@ class _File:
             if key is None or any(key == k for k, _ in declarations):
                 key = f"{d.kind} at line {d.place.span.line}"
             declarations.append((key, d))
+            if gives_instance(d):
+                reading.refused[key] = ("not evaluable", INSTANCE, None)
+                continue
             if d.kind not in STATING:
                 skipped[key] = f"a declaration of this kind ({d.kind}) states nothing to evaluate"
                 continue
@@ -378,7 +378,7 @@ class _File:
                 reading.refused[key] = ("not evaluable", stated, None)
                 continue
             reading.declare(key, d, stated, d.kind in THEOREMS or d.kind in ASSUMED)
-        unread = tuple(c for c in file.others if c.kind in REWRITING and not _about_proofs(c))
+        unread = rewriting(file)
         return cls(source, derived, names, declarations, reading, skipped, unread)
 
     # -- evaluation ------------------------------------------------------------------------
@@ -584,7 +584,10 @@ class _File:
         for key, d in self.chosen:
             obligation = self.obligations.get(key)
             said = "" if obligation is None else _about(obligation)
-            found.append((d.at.start, self.rows[key], self._place(key, d), said))
+            row = self.rows[key]
+            if unproved(d):
+                row = replace(row, notes=(*row.notes, "its proof has sorry in it"))
+            found.append((d.at.start, row, self._place(key, d), said))
         for command in self.unread:
             at = command.at.span
             found.append((command.at.start, _unread(command), Place(at.line, at.column), ""))
@@ -614,16 +617,17 @@ class _File:
         return Place(at.line, at.column, shown)
 
 
-def _about_proofs(command: Command) -> bool:
-    """Whether a command is about tactics alone."""
-    return bool(re.search(r":\s*tactic\b|\(tactic\s*\|", command.at.code))
+INSTANCE = "what this instance makes of operations and numerals after it is not followed"
 
 
 def _unread(command: Command) -> Row:
     if command.kind == "#exit":
         note = "Lean reads no further, so that nothing after it is declared"
-    elif command.kind == "include":
-        note = "the binders that it adds to what follows are not read"
+    elif command.kind in ("include", "omit"):
+        change = "adds to" if command.kind == "include" else "takes from"
+        note = f"the binders that it {change} what follows are not read"
+    elif command.kind == "attribute":
+        note = INSTANCE
     else:
         note = f"what this {command.kind} makes of the text after it is not followed"
     name = f"{command.kind} at line {command.at.span.line}"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Any, Literal
@@ -28,6 +28,7 @@ from obligations.lean.canonical import (
     walk,
 )
 from obligations.lean.parse import TextSpan, strip_comments
+from obligations.lean.rewriting import gives_instance, rewriting, unproved
 from obligations.lean.scoping import (
     ASSUMED,
     DEFINITIONS,
@@ -36,7 +37,7 @@ from obligations.lean.scoping import (
     resolve,
     telescope,
 )
-from obligations.lean.source import Declaration, LeanFile, read, tokens
+from obligations.lean.source import Command, Declaration, LeanFile, read, tokens
 
 Verdict = Literal[
     "same", "other proof", "same up to", "statement differs", "only in A", "only in B"
@@ -98,6 +99,8 @@ class Pair:
         How many more there are.
     notes
         What does not count as a difference: other attributes, another proof.
+    rewrites
+        Whether it is a command, or an instance, that changes what the text after it means.
     """
 
     left: str
@@ -108,6 +111,7 @@ class Pair:
     differences: tuple[Difference, ...] = ()
     more: int = 0
     notes: tuple[str, ...] = ()
+    rewrites: bool = False
 
     @property
     def renamed(self) -> bool:
@@ -125,9 +129,11 @@ class Pair:
     def agrees(self) -> bool:
         """Whether the right side has the left side's declaration, and it states the same.
 
-        What only the right side has is no disagreement; a renamed declaration is missing under
-        the name that others cite.
+        What only the right side has is no disagreement, unless it changes the meaning of other
+        text; a renamed declaration is missing under the name that others cite.
         """
+        if self.rewrites and self.verdict == "only in B":
+            return False
         return self.verdict not in ("statement differs", "only in A") and not self.renamed
 
 
@@ -274,21 +280,68 @@ def compare(left: Source, right: Source, *, statements_only: bool = False) -> Co
     out = []
     for x in a.file.declarations:
         if id(x) in partner:
-            out.append(_pair(a, b, x, partner[id(x)], statements_only))
+            y = partner[id(x)]
+            out.append(_pair(a, b, x, y, statements_only))
+            if gives_instance(x) and _moved(x, y, (*pairs, *renamed)):
+                out[-1] = replace(out[-1], verdict="statement differs", notes=(_MOVED,))
         elif id(x) not in gone:
-            out.append(Pair(_called(x), "", (_place(x), None), "only in A"))
-    out += [
-        Pair("", _called(y), (None, _place(y)), "only in B") for y in only_b if id(y) not in gone
-    ]
+            out.append(_one_sided(x, "only in A", _REWRITES if gives_instance(x) else ""))
+    for y in only_b:
+        if id(y) not in gone:
+            out.append(_one_sided(y, "only in B", _REWRITES if gives_instance(y) else ""))
+    out += _commands(a.file, b.file, (*pairs, *renamed))
     return Comparison(left.name, right.name, tuple(out))
 
 
-def _called(declaration: Declaration) -> str:
-    return declaration.full_name or f"({declaration.kind})"
+_REWRITES = "the meaning of the text after it may differ: what it does is not followed"
+_MOVED = f"it stands before other declarations: {_REWRITES}"
+
+_Piece = Declaration | Command
 
 
-def _place(declaration: Declaration) -> tuple[int, int]:
-    span = declaration.place.span
+def _one_sided(x: _Piece, verdict: Literal["only in A", "only in B"], note: str = "") -> Pair:
+    notes = (note,) if note else ()
+    if verdict == "only in A":
+        return Pair(_called(x), "", (_place(x), None), verdict, notes=notes, rewrites=bool(note))
+    return Pair("", _called(x), (None, _place(x)), verdict, notes=notes, rewrites=bool(note))
+
+
+def _moved(x: _Piece, y: _Piece, pairs: Sequence[tuple[Declaration, Declaration]]) -> bool:
+    """Whether ``x`` comes before a declaration whose partner ``y`` comes after, or the reverse."""
+    return any(
+        (p.at.start < x.at.start) != (q.at.start < y.at.start) for p, q in pairs if p is not x
+    )
+
+
+def _commands(
+    left: LeanFile, right: LeanFile, pairs: Sequence[tuple[Declaration, Declaration]]
+) -> Iterator[Pair]:
+    """What changes the meaning of text, where the other side does not have the same there."""
+    waiting: dict[tuple[str, ...], list[Command]] = {}
+    for y in rewriting(right):
+        waiting.setdefault(tokens(y.at), []).append(y)
+    for x in rewriting(left):
+        found = waiting.get(tokens(x.at))
+        if not found:
+            yield _one_sided(x, "only in A", _REWRITES)
+            continue
+        y = found.pop(0)
+        if _moved(x, y, pairs):
+            called, places = _called(x), (_place(x), _place(y))
+            yield Pair(called, called, places, "statement differs", notes=(_MOVED,), rewrites=True)
+    for rest in waiting.values():
+        for y in rest:
+            yield _one_sided(y, "only in B", _REWRITES)
+
+
+def _called(piece: _Piece) -> str:
+    if isinstance(piece, Command):
+        return _short(piece.at.code, 40)
+    return piece.full_name or f"({piece.kind})"
+
+
+def _place(piece: _Piece) -> tuple[int, int]:
+    span = piece.at.span if isinstance(piece, Command) else piece.place.span
     return span.line, span.column
 
 
@@ -348,6 +401,10 @@ def _bag(tokens: tuple[str, ...], name: str) -> Counter[str]:
 
 def _pair(a: _Side, b: _Side, x: Declaration, y: Declaration, statements_only: bool) -> Pair:
     notes = list(_attribute_notes(x, y))
+    if not statements_only:
+        sides = [side for side, d in (("A", x), ("B", y)) if unproved(d)]
+        if sides:
+            notes.append(f"the proof has sorry in it in {' and '.join(sides)}")
     proof = statements_only or _same_proof(x, y, b.renamed)
     make = partial(Pair, _called(x), _called(y), (_place(x), _place(y)))
     if _family(x) != _family(y):
@@ -615,9 +672,9 @@ def _entry_snippet(entry: Node, side: _Side) -> Snippet:
     return Snippet(_short(text), span.line, span.column)
 
 
-def _short(text: str) -> str:
+def _short(text: str, limit: int = _SHOWN) -> str:
     text = re.sub(r"\s+", " ", text).strip()
-    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def _leaves(node: Node) -> Counter[tuple[str, str]]:
@@ -682,15 +739,16 @@ def _score(a: Node, b: Node, pairs: dict[int, int]) -> float:
 
 def short_names(comparison: Comparison) -> list[str]:
     """What each pair is called where the namespace that all share is left out."""
-    full = [n for p in comparison.pairs for n in (p.left, p.right) if n]
+    full = [n for p in comparison.pairs if not p.rewrites for n in (p.left, p.right) if n]
     spaces = [n.rpartition(".")[0].split(".") for n in full]
     shared = 0
     while spaces and all(len(x) > shared and x[shared] == spaces[0][shared] for x in spaces):
         shared += 1
     cut = len(".".join(spaces[0][:shared])) + 1 if shared and spaces[0][0] else 0
+    cuts = [0 if p.rewrites else cut for p in comparison.pairs]
     return [
         f"{p.left[cut:]} → {p.right[cut:]}" if p.renamed else (p.left or p.right)[cut:]
-        for p in comparison.pairs
+        for p, cut in zip(comparison.pairs, cuts, strict=True)
     ]
 
 

@@ -334,6 +334,11 @@ def test_a_guarded_clause_is_not_taken_on_trust(guard: str) -> None:
         ('local infixl:65 " + " => fun (a b : ℝ) => a - b', False),
         ("macro_rules | `(cotC1) => `(cotN1)", False),
         ("variable (hF : 1 < 0)\ninclude hF", False),
+        ("local instance : Mul ℝ := ⟨fun a b => a + b⟩", False),
+        ("@[instance] def odd : Zero ℝ := ⟨1⟩", False),
+        ("attribute [local instance] odd", False),
+        ("instance : Inhabited Nat := ⟨0⟩", True),
+        ("attribute [local simp] odd", True),
         ('macro "done!" : tactic => `(tactic| rfl)', True),
         ("set_option maxHeartbeats 1000", True),
     ],
@@ -346,6 +351,15 @@ def test_what_changes_the_meaning_of_a_file_is_told(command: str, ok: bool) -> N
     if not ok:
         line = 1 + command.count("\n")
         assert [p.line for p in found.places] == [line, line + 1]
+
+
+def test_a_proof_left_out_is_told() -> None:
+    text = "theorem a : 1 = 1 := by sorry\ntheorem b : 1 = 1 := rfl\ntheorem c : 1 = 2 := sorry"
+    rows = checked(text)
+    assert rows["a"].verdict == "holds"
+    assert rows["a"].notes == ("its proof has sorry in it",)
+    assert rows["b"].notes == ()
+    assert rows["c"].verdict == "fails"
 
 
 def test_lean_reads_no_further_than_exit() -> None:

@@ -139,6 +139,50 @@ def test_another_proof_is_told_and_does_not_count() -> None:
     assert changed(diff(R34, other, statements_only=True)) == {}
 
 
+REWRITING = [
+    'local notation "cotC1" => cotN1',
+    'local infixl:65 " + " => fun (a b : ℝ) => a - b',
+    "macro_rules | `(cotC1) => `(cotN1)",
+    "variable (hF : 1 < 0)\ninclude hF",
+    "local instance : Mul ℝ := ⟨fun a b => a + b⟩",
+    "instance odd : Zero ℝ := ⟨1⟩",
+    "attribute [local instance] odd",
+]
+HARMLESS = [
+    'macro "done!" : tactic => `(tactic| rfl)',
+    "attribute [local simp] odd",
+    "instance : Inhabited Nat := ⟨0⟩",
+]
+
+
+@pytest.mark.parametrize("command", [*REWRITING, *HARMLESS])
+def test_what_changes_the_meaning_of_text_is_a_difference(command: str) -> None:
+    at = R34.index("/-- At `a`")
+    other = f"{R34[:at]}{command}\n\n{R34[at:]}"
+    assert diff(R34, other).ok == (command in HARMLESS)
+    assert diff(other, other).ok
+    if command in REWRITING:
+        assert list(changed(diff(R34, other)).values()) == ["only in B"]
+        assert list(changed(diff(other, R34)).values()) == ["only in A"]
+        end = R34.index("end ", at)
+        moved = diff(other, f"{R34[:end]}{command}\n\n{R34[end:]}")
+        assert not moved.ok
+        assert any("before other declarations" in n for p in moved.pairs for n in p.notes)
+        json.dumps(moved.as_json())
+        assert "may differ" in markdown(diff(R34, other))
+
+
+def test_a_proof_left_out_is_told() -> None:
+    tie = "r34IdCotIn_eq_vjp"
+    other = edited(R34, tie, "rfl", "sorry", nth=1)
+    (pair,) = (p for p in diff(R34, other).pairs if p.verdict != "same")
+    assert pair.verdict == "other proof"
+    assert pair.notes == ("the proof has sorry in it in B",)
+    (pair,) = (p for p in diff(other, other).pairs if p.notes)
+    assert pair.notes == ("the proof has sorry in it in A and B",)
+    assert not any(p.notes for p in diff(R34, other, statements_only=True).pairs)
+
+
 def test_text_that_says_nothing_never_counts() -> None:
     other = re.sub(r"/-.*?-/", "", R34, flags=re.DOTALL).replace("\n    ", "\n          ")
     other = other.replace(" := by\n", " := by -- a comment\n")

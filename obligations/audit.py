@@ -13,6 +13,7 @@ True
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from dataclasses import dataclass, field
@@ -53,6 +54,12 @@ class Audit:
         """Everything that differs, by line."""
         found = [(row, m) for row in self.rows if row.judged for m in row.mismatches]
         return tuple(sorted(found, key=lambda pair: pair[1].line))
+
+    @property
+    def unevaluated(self) -> str:
+        """Why the gradients' values were not compared; empty when they were, or were not asked."""
+        row = next((r for r in self.rows if r.convention == "numbers"), None)
+        return row.note if row is not None and row.note.startswith("not evaluated") else ""
 
     def place(self, mismatch: Mismatch) -> Span:
         """Where in the file a mismatch is shown: the name that its line defines."""
@@ -179,7 +186,7 @@ def _input(net: Net, module: Module) -> tuple[str, int]:
     if net.input not in arguments:
         raise InputError(
             module.source,
-            Span(main.line, 1),
+            _name_span(module.source, main.line, f"@{main.name}"),
             f"@{main.name} has no argument %{net.input}, the input of {net.name}",
             hint=nearest(net.input, arguments),
         )
@@ -189,10 +196,19 @@ def _input(net: Net, module: Module) -> tuple[str, int]:
         listed = " × ".join(str(d) for d in net.input_shape)
         raise InputError(
             module.source,
-            Span(given.line, 1),
+            _name_span(module.source, given.line, f"%{net.input}"),
             f"%{net.input} is {given.type}, the input of {net.name} is N × {listed}",
         )
     return net.input, batch
+
+
+def _name_span(source: Source, line: int, name: str) -> Span:
+    """Where a line has a name; its first text where it has not."""
+    text = source.line(line)
+    found = re.search(re.escape(name) + r"(?![\w$.-])", text)
+    if found is None:
+        return Span(line, len(text) - len(text.lstrip()) + 1)
+    return Span(line, found.start() + 1, len(name))
 
 
 def _classes(net: Net, found: Recognised, main: Function) -> int:
@@ -209,8 +225,7 @@ def _classes(net: Net, found: Recognised, main: Function) -> int:
 def _related(source: Source, main: Function, found: Recognised, wanted: set[str]) -> None:
     """Refuse a file that is a forward pass, or another net's step."""
     known = wanted & {a.name for a in main.arguments}
-    text = source.line(main.line)
-    span = Span(main.line, len(text) - len(text.lstrip()) + 1, len("func.func"))
+    span = _name_span(source, main.line, f"@{main.name}")
     if len(known) * 2 < len(wanted):
         raise InputError(
             source,

@@ -30,8 +30,9 @@ MOST = 1e10
 def compare(m: Matching, module: Module, out: Ledger, *, always: bool) -> None:
     """Fill the row ``numbers``; without ``always`` only for a small artifact."""
     work = sum(_work(op, module) for op in module.main.operations)
-    if work > (MOST if always else WORK):
-        out.note("numbers", f"not evaluated: {work:.0e} multiplications")
+    limit = MOST if always else WORK
+    if work > limit:
+        out.note("numbers", f"not evaluated: {work:.0e} multiplications, at most {limit:.0e}")
         return
     if m.found.loss is None or None in (m.sites.get(k) for k in m.unrolled.places):
         out.note("numbers", "not evaluated: the forward or the loss is not the net's")

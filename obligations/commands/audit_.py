@@ -55,7 +55,8 @@ def command(
     """Hold the conventions of NET against StableHLO training steps.
 
     A line per convention says at how many places it holds, and where it does not: the line in the
-    file, what is there, what the description says. The code is 0 when all hold.
+    file, what is there, what the description says. The code is 0 when all hold, 2 when a file is
+    no training step of the net or --numbers asks for what cannot be evaluated.
     """
     from obligations import report
     from obligations.audit import artifacts, audit, load
@@ -71,7 +72,7 @@ def command(
         raise click.UsageError(f"{folder} has no training step of {described.name}")
     options.writable(map(str, wanted), json=json_file, html=html_file)
     found: list[Audit] = []
-    refused = 0
+    refused = unanswered = 0
     for name in wanted:
         try:
             with report.working(f"audit {name}"):
@@ -83,6 +84,10 @@ def command(
             click.echo(error.render(), err=True)
             continue
         _print(found[-1], whole=len(wanted) == 1)
+        if numbers and (reason := found[-1].unevaluated):
+            # What was asked for is not answered, whatever else holds.
+            unanswered += 1
+            click.echo(ObligationsError(f"{name}: the numbers are {reason}").render(), err=True)
     if len(wanted) > 1:
         good = sum(a.ok for a in found)
         told = f", {refused} cannot be read as such" if refused else ""
@@ -94,7 +99,7 @@ def command(
         replace_file(json_file, text + "\n")
     if html_file is not None:
         paging.write(html_file, "audit", [paging.audit_chapter(a, described) for a in found])
-    return 2 if refused else 0 if all(a.ok for a in found) else 1
+    return 2 if refused or unanswered else 0 if all(a.ok for a in found) else 1
 
 
 def _print(found: Audit, *, whole: bool) -> None:

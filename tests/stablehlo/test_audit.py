@@ -647,6 +647,20 @@ def test_files_of_something_else_are_refused() -> None:
         audited("\n".join(rows))
 
 
+def test_a_refusal_points_at_the_function_or_the_argument() -> None:
+    """The long line of a function is shown around what the message speaks of."""
+    for text, name, under in (
+        (known("resnet34", 1).step.text, "tiny", "%x"),
+        (known("mobilenetv2", 1).step.text, "resnet34", "@step"),
+        (known("tiny", 2).step.text.replace("%x:", "%y:").replace("%x ", "%y "), "tiny", "@step"),
+    ):
+        with pytest.raises(InputError) as caught:
+            audited(text, name)
+        *_, line, carets = [r for r in caught.value.render().split("\n") if r.startswith("  ")][:2]
+        start = carets.index("^")
+        assert line[start : start + carets.count("^")] == under
+
+
 def test_which_files_of_a_folder_are_a_nets() -> None:
     net = small("resnet34")
     good = ("resnet34_mom_train_step.mlir", "a/resnet34in_momdp64_train_step.mlir")
@@ -707,6 +721,22 @@ def test_the_command_shows_the_line(folder: Path, capsys: pytest.CaptureFixture[
     assert data["ok"] is False
     (row,) = (r for r in data["rows"] if r["convention"] == "cotangents")
     assert (row["at"], row["of"], row["differences"][0]["line"]) == (22, 23, broken.line)
+
+
+def test_numbers_that_were_asked_for_and_cannot_be_told(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = str(folder / "tiny_good_train_step.mlir")
+    assert command(TINY, good, "--numbers") == 0
+    monkeypatch.setattr("obligations._audit.numbers.MOST", 10.0)
+    capsys.readouterr()
+    assert command(TINY, good, "--numbers") == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {good}: the numbers are not evaluated: ")
+    assert "multiplications, at most 1e+01" in error
+    # Not asked for, they are only noted.
+    monkeypatch.setattr("obligations._audit.numbers.WORK", 10.0)
+    assert command(TINY, good) == 0
 
 
 def test_a_folder_of_artifacts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

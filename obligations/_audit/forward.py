@@ -205,6 +205,7 @@ def _convolutions(m: Matching, out: Ledger) -> None:
                 *difference(line, where, a["dilation"], (1, 1), "dilation"),
                 *difference(line, where, a["groups"], groups, "feature groups"),
                 *difference(line, where, a["plain"] or "moved", True, "the weight is"),
+                *(Mismatch(line, where, said, "in order") for said in a["read_as"]),
             ],
         )
         strides.check(line, where, a["stride"], (due.step, wide.step), "stride")

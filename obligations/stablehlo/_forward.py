@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -255,8 +255,7 @@ def _convolution(f: Forward, value: Value) -> None:
         "plain": right.plain and all(a.scale == 1 for a in left.axes),
         "sizes": tuple(value.view[numbers[2].index(k)] for k in spatial),
     }
-    index = _add(f, kind, value.id, [left.base], {"weight": weight.name}, attributes)
-    f.roles[index] = ConvRoles(
+    roles = ConvRoles(
         left.base,
         left.view,
         value.view,
@@ -264,6 +263,32 @@ def _convolution(f: Forward, value: Value) -> None:
         _of_base(right, numbers[1]),
         tuple(numbers[2]),
     )
+    attributes["read_as"] = _read_as(roles, kernel)
+    index = _add(f, kind, value.id, [left.base], {"weight": weight.name}, attributes)
+    f.roles[index] = roles
+
+
+def _read_as(roles: ConvRoles, kernel: Sequence[int]) -> tuple[str, ...]:
+    """What a convolution takes otherwise than in order; empty when nothing is.
+
+    Input, kernel and result must name their spatial axes in one order, so that rows meet rows; a
+    kernel of one tap has no order. A weight has its output features before its input's.
+    """
+    order = {
+        "input": [r for r in roles.x_roles if isinstance(r, int)],
+        "kernel": [r for r in roles.w_roles if isinstance(r, int) and kernel[r] > 1],
+        "result": [r for r in roles.y_roles if isinstance(r, int)],
+    }
+    first = order["result"]
+    out = [
+        f"rows of the {name} meet columns of the result"
+        for name in ("input", "kernel")
+        if order[name] != [r for r in first if r in order[name]]
+    ]
+    letters = [r for r in roles.w_roles if r in ("o", "i")]
+    if letters == ["i", "o"]:
+        out.append("the weight's input and output features are exchanged")
+    return tuple(out)
 
 
 def _of_base(operand: Trace, roles: tuple[str | int, ...]) -> tuple[str | int | None, ...]:

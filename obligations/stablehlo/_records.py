@@ -23,7 +23,8 @@ class Site:
     Attributes by kind (per spatial axis where plural):
     ``conv``: ``kernel``, ``stride``, ``pads`` (low, high), ``phase`` (the input row the first
     kernel centre meets, ``(k - 1) // 2 · dilation - low``), ``dilation``, ``groups``, ``bias``
-    (``absent``, ``zero`` or its parameter), ``bias_line``, ``element`` of the operands;
+    (``absent``, ``zero`` or its parameter), ``bias_line``, ``element`` of the operands,
+    ``read_as``: what is exchanged (rows and columns; the weight's features), in words;
     ``bn``: ``axes``, ``statistics`` (``batch``, ``instance`` or ``other``), ``count`` of elements
     reduced, ``divisor`` and ``mean_divisor`` used, ``epsilon``, ``statistic_line`` of the root and
     ``mean_line`` of the difference from the mean;

@@ -419,6 +419,21 @@ def rows_and_columns(k: Known) -> Iterator[Break]:
             yield k.edited(op.line, old, new, {"input gradients", "gradient nodes"})
 
 
+def exchanged(k: Known) -> Iterator[Break]:
+    """A forward convolution, not 1×1, whose one operand has its two axes exchanged."""
+    low, _ = k.step.backward
+    for op in k.operations.values():
+        if op.kind != "convolution" or op.line > low:
+            continue
+        numbers, (_, kernel) = op.attributes["dim_numbers"], op.operand_types  # type: ignore[misc]
+        if kernel.shape[numbers[1].index(0)] > 1:  # type: ignore[index]
+            swapped = {0: 1, 1: 0}
+            for part, lead in ((numbers[0], "["), (numbers[1], "x[")):  # type: ignore[index]
+                old = f"{lead}{', '.join(map(str, part))}]"
+                new = f"{lead}{', '.join(str(swapped.get(d, d)) for d in part)}]"
+                yield k.edited(op.line, old, new, {"kernels"})
+
+
 def divisor(k: Known) -> Iterator[Break]:
     """A BatchNorm that divides by another count, forward or backward."""
     counts = {float(s.attributes["count"]) for s in k.found.sites if s.kind == "bn"}
@@ -498,7 +513,7 @@ def more(k: Known) -> Iterator[Break]:
 
 TEXT_BREAKS = (
     read_moved, step_moved, saved_swapped, weight_swapped, mask_kind, fan_in, phase,
-    rows_and_columns, divisor, epsilon, loss_numbers, sign, average, more,
+    rows_and_columns, exchanged, divisor, epsilon, loss_numbers, sign, average, more,
 )  # fmt: skip
 
 
@@ -516,6 +531,27 @@ def test_every_break_is_told_at_its_line(
         assert failing(found) & b.conventions, (b.line, k.rows[b.line - 1], told(found))
         near = [m for row, m in found.mismatches if abs(m.line - b.line) <= NEAR]
         assert near, (b.line, k.rows[b.line - 1], told(found))
+
+
+def test_exchanged_axes_are_told_at_the_forward_convolution() -> None:
+    for b in exchanged(known("tiny", 2)):
+        found = audited(b.text)
+        lines = {m.line for row, m in found.mismatches if row.convention == "kernels"}
+        assert lines == {b.line}, told(found)
+    # And where an operand is transposed before.
+    k = known("tiny", 2)
+    low, _ = k.step.backward
+    for op in (o for o in k.operations.values() if o.kind == "convolution" and o.line < low):
+        kernel = op.operand_types[1]
+        if kernel.shape[-1] > 1:
+            rows, name = list(k.rows), op.operands[1]
+            rows[op.line - 1] = rows[op.line - 1].replace(f"%{name}", "%besides", 1)
+            what = f"stablehlo.transpose %{name}, dims = [0, 1, 3, 2]"
+            rows.insert(op.line - 1, f"    %besides = {what} : ({kernel}) -> {kernel}")
+            found = audited("\n".join(rows))
+            mine = [m for row, m in found.mismatches if row.convention == "kernels"]
+            assert [m.line for m in mine] == [op.line + 1], told(found)
+            assert "rows of the kernel meet columns of the result, expected in" in mine[0].message()
 
 
 NEAR = 16

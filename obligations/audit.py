@@ -243,11 +243,16 @@ def _related(source: Source, main: Function, found: Recognised, wanted: set[str]
 
 
 def _seen(net: Net, module: Module, found: Recognised, out: Ledger) -> None:
-    """What is told and not judged: the optimizer, the replicas; the precision where it is set."""
+    """What is after the gradients: the optimizer's form and direction, the replicas; precision."""
     updates = found.updates.values()
     kinds = Counter(u.optimizer for u in updates)
     said = ", ".join(f"{k} at {n} of {len(found.updates)}" for k, n in kinds.items())
-    out.note("optimizer", f"{said}; not checked")
+    out.note("optimizer", f"{said}; its numbers and state are not checked")
+    signs = {(): "neither added nor subtracted", (1,): "added", (-1, 1): "added and subtracted"}
+    descent = out.row("descent", "tensors", "each update subtracts")
+    for name, u in found.updates.items():
+        have = "subtracted" if u.signs == (-1,) else signs[u.signs]
+        descent.check(u.line, name, have, "subtracted", "the gradient is")
     replicas = Counter(u.replicas for u in updates)
     if any(replicas):
         usual = replicas.most_common(1)[0][0]

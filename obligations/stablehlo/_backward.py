@@ -587,8 +587,55 @@ def _update(b: Backward, place: int, result: int, reach: set[int]) -> None:
         replicas,
         reduce_line,
         values[result].line,
+        _signs(values, result, core, tail),
     )
     b.gradients[target.name] = _gradient(b, target.name, core)
+
+
+def _signs(values: Values, result: int, core: int, tail: set[int]) -> tuple[int, ...]:
+    """The signs, 1 and -1, with which a gradient enters its parameter's new value.
+
+    Arguments count as positive. What goes into a root, a square or a divisor has no sign.
+    """
+    signs: dict[int, set[int]] = {result: {1}}
+    for i in sorted(tail, reverse=True):
+        value, mine = values[i], signs.get(i, set())
+        if i == core or not mine:
+            continue
+        for j, sign in _passed(values, value):
+            if j in tail:
+                signs.setdefault(j, set()).update(s * sign for s in mine)
+    return tuple(sorted(signs.get(core, ())))
+
+
+def _passed(values: Values, value: Value) -> list[tuple[int, int]]:
+    """The operands of an operation with the sign of its slope in each."""
+    inputs = value.inputs
+    match value.kind:
+        case "add" | "maximum" | "minimum":
+            return [(i, 1) for i in inputs]
+        case "subtract":
+            return [(inputs[0], 1), (inputs[1], -1)]
+        case "negate":
+            return [(inputs[0], -1)]
+        case "multiply" if inputs[0] != inputs[1]:
+            return [(inputs[0], _sign(values, inputs[1])), (inputs[1], _sign(values, inputs[0]))]
+        case "divide":
+            return [(inputs[0], _sign(values, inputs[1]))]
+        case "clamp":
+            return [(inputs[1], 1)]
+        case "select":
+            return [(i, 1) for i in inputs[1:]]
+        case "all_reduce" | "convert" | "sign":
+            return [(inputs[0], 1)]
+    return []
+
+
+def _sign(values: Values, index: int) -> int:
+    """The sign of a factor: of its numbers and negations, its arguments being positive."""
+    core, factor = scaled(values, index)
+    n = number(values, core)
+    return -1 if (factor < 0) != (n is not None and n < 0) else 1
 
 
 def _spine(values: Values, index: int) -> int | None:

@@ -120,11 +120,12 @@ class GradNode:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The optimizer's tail of one parameter, found and not checked.
+    """The optimizer's tail of one parameter, found; its numbers are not checked.
 
     ``optimizer`` is ``sgd``, ``momentum``, ``adam`` or ``rmsprop``; ``result`` is the place among
     the function's results, ``states`` the state arguments it reads, ``constants`` the numbers;
-    ``replicas`` and ``all_reduce_line`` are set where gradients are summed over replicas.
+    ``replicas`` and ``all_reduce_line`` are set where gradients are summed over replicas;
+    ``signs`` are those with which the gradient enters the result, ``(-1,)`` in a descent step.
     """
 
     parameter: str
@@ -137,6 +138,7 @@ class Update:
     replicas: int | None
     all_reduce_line: int | None
     line: int
+    signs: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -554,6 +554,32 @@ def test_exchanged_axes_are_told_at_the_forward_convolution() -> None:
             assert "rows of the kernel meet columns of the result, expected in" in mine[0].message()
 
 
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_an_update_that_adds_the_gradient_is_told(optimizer: str) -> None:
+    step = render(plain(small("tiny")), 3, optimizer=optimizer, replicas=2)
+    rows = step.text.split("\n")
+    _, high = step.backward
+    turned = 0
+    for at in range(high, len(rows)):
+        if "stablehlo.subtract" in rows[at]:
+            other = [*rows[:at], rows[at].replace("subtract", "add"), *rows[at + 1 :]]
+            found = audited("\n".join(other))
+            assert failing(found) == {"descent"}, told(found)
+            ((_, mismatch),) = found.mismatches
+            assert mismatch.line == at + 1
+            assert mismatch.message().endswith("the gradient is added, expected subtracted")
+            turned += 1
+    assert turned == 23
+    # Two signs more are none.
+    at = max(i for i, row in enumerate(rows) if "stablehlo.subtract" in row)
+    new, old, minus, shape = re.findall(r"%[\w.]+|tensor<.*", rows[at])[:4]
+    two = [
+        f"%neg = stablehlo.negate {minus} : {shape}",
+        f"{new} = stablehlo.add {old}, %neg : {shape}",
+    ]
+    assert audited("\n".join([*rows[:at], *two, *rows[at + 1 :]])).ok
+
+
 NEAR = 16
 """Lines between a broken operation and the value it is part of."""
 
@@ -738,7 +764,7 @@ def test_the_command_prints_a_line_per_convention(
         "which each gradient reads",
         "holds at 23 of 23 tensors",
     ]
-    assert re.fullmatch(r"Tiny: 25 of 25 conventions hold; \d+\.\d s", out[-1])
+    assert re.fullmatch(r"Tiny: 26 of 26 conventions hold; \d+\.\d s", out[-1])
 
 
 def test_the_command_shows_the_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

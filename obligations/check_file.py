@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import time
 import zlib
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -235,13 +235,16 @@ def stated_by(key: str, d: Declaration) -> Stated | str:
 
 def net_of(source: Source) -> str | None:
     """The built-in net whose names a text uses most, ``None`` where it uses none's."""
+    return next(iter(nets_of(source)), None)
+
+
+def nets_of(source: Source) -> dict[str, list[str]]:
+    """The built-in nets whose names a text uses, the most used first, with these names."""
     used = _words(source)
-    best: tuple[int, str | None] = (0, None)
-    for name, names in _built_in_names().items():
-        count = len(used & names)
-        if count > best[0]:
-            best = count, name
-    return best[1]
+    found = {name: sorted(used & names) for name, names in _built_in_names().items()}
+    return {
+        name: found[name] for name in sorted(found, key=lambda n: -len(found[n])) if found[name]
+    }
 
 
 @cache
@@ -316,6 +319,8 @@ def check(
     derived = described(net, source)
     file = _File.read(source, derived, names)
     file.choose(only)
+    if net is None:
+        file.mixed = dict(list(nets_of(source).items())[1:])
     file.evaluate(seeds, tell)
     return file.ledger(time.perf_counter() - start, seeds)
 
@@ -348,6 +353,8 @@ class _File:
     rows: dict[str, Row] = field(default_factory=dict)
     zeros: dict[str, Zero] = field(default_factory=dict)
     chosen: list[tuple[str, Declaration]] = field(default_factory=list)
+    mixed: dict[str, list[str]] = field(default_factory=dict)
+    partial: bool = False
 
     @classmethod
     def read(cls, source: Source, derived: Derived | None, names: UserNames) -> _File:
@@ -391,6 +398,7 @@ class _File:
                 hint = nearest(name, known)
                 raise ObligationsError(f"{self.source.name} declares no {name}", hint=hint)
         self.chosen = [(key, d) for key, d in self.declarations if not only or key in only]
+        self.partial = bool(only)
         if only:
             self.unread = ()
 
@@ -591,6 +599,7 @@ class _File:
         for command in self.unread:
             at = command.at.span
             found.append((command.at.start, _unread(command), Place(at.line, at.column), ""))
+        found += self._of_the_file()
         found.sort(key=lambda item: item[0])
         _, rows, places, about = zip(*found, strict=True) if found else ((), (), (), ())
         derived = self.derived
@@ -605,6 +614,37 @@ class _File:
         return FileLedger(
             ledger, tuple(places), tuple(about), "" if derived is None else derived.net.name
         )
+
+    def _of_the_file(self) -> Iterator[tuple[int, Row, Place, str]]:
+        """Rows of what is wrong with the file as a whole: two nets in it, no whole-net theorem."""
+        if self.derived is None:
+            return
+        net = self.derived.net
+        for other, names in self.mixed.items():
+            shown = ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
+            note = (
+                f"the file uses names of {net.name} and of {other} ({shown}): split it, or choose "
+                "one with --net; what uses the other's names was not evaluated"
+            )
+            row = Row("two nets", "file", "", {}, None, "not evaluable", (note,))
+            yield 0, row, Place(1, 1), ""
+        if self.partial:
+            return
+        bundles = [o for o in self.obligations.values() if o.kind == "bundle"]
+        whole = any(o.kind == "capstone" for o in self.obligations.values())
+        # A capstone that cannot be read has a row that says so.
+        if not bundles or whole or net.capstone.name in self.reading.refused:
+            return
+        note = (
+            "no theorem of the file states that every node of the whole net is its gradient, as "
+            f"{net.capstone.name} of {net.name} does"
+        )
+        wanted = {k for o in self.derived.obligations if o.kind == "bundle" for k in o.kinds}
+        missing = sorted(wanted - {k for o in bundles for k in o.kinds})
+        notes = (note, *([f"no bundle is there of {', '.join(missing)}"] if missing else []))
+        text = self.source.text
+        row = Row("whole net", "capstone", "", {}, None, "incomplete", notes)
+        yield len(text), row, Place(text.rstrip().count("\n") + 1, 1), "the whole net"
 
     def _place(self, key: str, d: Declaration) -> Place:
         at = d.place.span

@@ -353,6 +353,35 @@ def test_what_changes_the_meaning_of_a_file_is_told(command: str, ok: bool) -> N
         assert [p.line for p in found.places] == [line, line + 1]
 
 
+def test_a_tie_file_without_its_whole_net_theorem_is_incomplete() -> None:
+    text = only(generated(R34), ID)
+    found = check(Source("A.lean", text))
+    assert [r.verdict for r in found.ledger.rows] == ["holds"] * len(ID) + ["incomplete"]
+    assert not found.ok(allow_unknown=True)
+    first, second = found.ledger.rows[-1].notes
+    assert "r34_net_tiedB of ResNet34" in first
+    assert second == "no bundle is there of Down, head, stem"
+    # A theorem of the name that states something else is none.
+    other = f"{text}\ntheorem r34_net_tiedB : 1 = 1 := rfl\n"
+    assert [r.name for r in check(Source("A.lean", other)).ledger.rows][-1] == "whole net"
+    # Cotangents alone claim nothing of a net, and a chosen part is not the file.
+    without_bundle = only(generated(R34), ID - {"r34IdTiedB", "r34_idblock_tiedB"})
+    assert check(Source("A.lean", without_bundle)).ok()
+    assert check(Source("A.lean", text), only=["r34IdCotA", "r34IdTiedB"]).ok()
+
+
+def test_a_file_of_two_nets_is_told_to_be_split() -> None:
+    text = only(generated(R34), {"r34IdCotA"}) + only(generated(MOBILE), {"mnv2HeadCotHr"})
+    text += "\ntheorem other (p : IVW 2 2 2) : p = p := rfl\n"
+    found = check(Source("A.lean", text))
+    row = found.ledger.rows[0]
+    assert row.name == "two nets"
+    assert "names of MobileNetV2 and of resnet34 (R34IdW)" in row.notes[0]
+    assert not found.ok()
+    names = [r.name for r in check(Source("A.lean", text), net="mobilenetv2").ledger.rows]
+    assert "two nets" not in names
+
+
 def test_a_proof_left_out_is_told() -> None:
     text = "theorem a : 1 = 1 := by sorry\ntheorem b : 1 = 1 := rfl\ntheorem c : 1 = 2 := sorry"
     rows = checked(text)
@@ -444,6 +473,13 @@ theorem fails_flat (x : Tensor3 2 3 4) (i : Fin 2) (j : Fin 3) (k : Fin 4) :
 theorem holds_two : 2 * 28 = 56 := rfl
 theorem fails_two : 2 * 28 = 57 := rfl
 theorem fails_misfit (W : Mat 3 4) (b : Vec 4) (x : Vec 3) : dense b W x = dense W b x := rfl
+theorem holds_true (b : Bool) : True ∧ (b = true ∨ b = false) := sorry
+theorem holds_or : False ∨ 1 = 1 := sorry
+theorem fails_false : False := sorry
+theorem fails_bool (b : Bool) : b = true ∧ b = false := sorry
+theorem coerced_index (x : Vec k) (i : Fin k) : x i = (i : ℝ) := sorry
+theorem coerced_size (n : Nat) : (n : ℝ) = (n : ℝ) := sorry
+theorem text (n : Nat) : match n with | 0 => n = 0 | _ => n = n := sorry
 theorem unknown (x : Vec k) : swish x = x := sorry
 theorem outside (x : Vec k) : ∃ y : Vec k, y = x := sorry
 theorem impossible (e : ℝ) (h : e < e) : e = 1 := sorry
@@ -464,10 +500,12 @@ def test_general_statements() -> None:
             assert row.notes
     assert "index" in rows["fails_relu"].notes[0]
     assert rows["holds_bn"].sizes == "N=2 c=3 h=4 w=5"
-    for name in ("unknown", "outside", "impossible"):
+    for name in ("unknown", "outside", "impossible", "coerced_index", "coerced_size", "text"):
         assert rows[name].verdict == "not evaluable", rows[name]
     assert "unknown name 'swish'" in rows["unknown"].notes[0]
     assert "no sample was found at which h : e < e holds" in rows["impossible"].notes[0]
+    assert "'i' has type Fin k, expected ℝ: the coercion" in rows["coerced_index"].notes[0]
+    assert "'match n with' was not" in rows["text"].notes[0]
     for name in ("Pos", "Foo", "Act"):
         assert rows[name].verdict == "no statement"
 

@@ -87,6 +87,14 @@ BASE_TYPES: Mapping[str, Typed] = {
     "Type": TYPE,
 }
 
+BASE_VALUES: Mapping[str, Typed] = {
+    "True": Call("True", (), PROP),
+    "False": Call("False", (), PROP),
+    "true": Call("true", (), BOOL),
+    "false": Call("false", (), BOOL),
+}
+"""Constants of Lean's own that need no signature."""
+
 Signature = tuple[tuple[s.Binder, ...], s.Term]
 
 
@@ -222,6 +230,10 @@ _LOGIC = frozenset(["∧", "∨", "↔"])
 _ARITHMETIC = frozenset(["+", "-", "*", "/", "^"])
 
 
+_COERCED = frozenset([("Nat", "ℝ"), ("Fin", "ℝ"), ("Fin", "Nat"), ("Bool", "Prop")])
+"""Types of which Lean takes the first for the second, by a coercion."""
+
+
 class _Elab:
     def __init__(self, env: Environment) -> None:
         self.env = env
@@ -264,6 +276,12 @@ class _Elab:
 
     def fit(self, found: Typed, expected: Typed, term: s.Term) -> None:
         if not self.unify(type_of(found), expected):
+            if (_head(type_of(found)), _head(expected)) in _COERCED:
+                raise OutsideFragment(
+                    f"'{_brief(term)}' has type {show(type_of(found))}, expected {show(expected)}: "
+                    "the coercion that Lean puts in is not evaluated",
+                    term.span,
+                )
             raise ElabError(
                 f"'{_brief(term)}' has type {show(type_of(found))}, expected {show(expected)}",
                 term.span,
@@ -303,6 +321,12 @@ class _Elab:
                 return Op("-", Lit(0, type_of(found)), found, type_of(found))
             case s.Anon(items) | s.Tuple(items):
                 return self.items(term, items, scope, expected)
+            case s.Raw():
+                raise OutsideFragment(
+                    f"'{_brief(term)}' was not read as a term: it is outside the fragment of Lean "
+                    "that is read here",
+                    term.span,
+                )
             case _:
                 raise OutsideFragment(f"'{_brief(term)}' is outside the fragment", term.span)
 
@@ -473,7 +497,7 @@ class _Elab:
         local = scope.get(first)
         if local is not None and tail:
             return local, tuple(tail)
-        base = BASE_TYPES.get(head.name)
+        base = BASE_TYPES.get(head.name) or BASE_VALUES.get(head.name)
         if base is not None:
             return base, ()
         constant = self.env.find(head.name)
@@ -802,6 +826,9 @@ def _show(term: Typed | None, level: int) -> str:
             return "⟨" + ", ".join(_show(i, 0) for i in items) + "⟩"
 
 
+_SHOWN = 40
+
+
 def _brief(term: s.Term) -> str:
     """The head of a written term, for messages."""
     match term:
@@ -821,5 +848,10 @@ def _brief(term: s.Term) -> str:
             return f"{_brief(left)} {op} {_brief(right)}"
         case s.Ascribe(inner):
             return _brief(inner)
+        case s.Un(op, inner):
+            return f"{_brief(inner)}{op}" if op == "⁻¹" else f"{op}{_brief(inner)}"
+        case s.Raw(tokens):
+            text = " ".join(tokens)
+            return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
         case _:
             return type(term).__name__.lower()

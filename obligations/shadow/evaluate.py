@@ -185,6 +185,8 @@ class Evaluator:
     def call(self, term: Call, scope: Mapping[int, Any]) -> Any:
         if term.name in ("pdiv", "HasVJP.backward", "HasVJPAt.backward"):
             return self.derivative(term, scope)
+        if term.name in ("true", "false"):
+            return term.name == "true"
         constant = self.env.find(term.name)
         if constant is None:
             raise NotEvaluable(term.name)

@@ -260,6 +260,8 @@ class Propositions:
                 yield Finding(0.0 if holds else float("inf"), self._sides(term, op, scope))
             case Bound("∀", local, body):
                 yield from self._every(local, body, scope)
+            case Call("True" | "False" as name):
+                yield Finding(0.0 if name == "True" else float("inf"), name)
             case Call():
                 known = self.predicate(term, scope)
                 if known is not None:

@@ -15,13 +15,16 @@ import numpy as np
 from obligations.check import NUMERIC, NetCheck, samples, scope_of
 from obligations.errors import ObligationsError
 from obligations.lean.elab import Environment, show
-from obligations.lean.typed import Call, Local, resolve, type_of
+from obligations.lean.typed import Call, Local, Typed, resolve, type_of
 from obligations.net import Net
 from obligations.obligation import Obligation
 from obligations.shadow.evaluate import Evaluator
-from obligations.shadow.propositions import Predicate, Propositions
+from obligations.shadow.propositions import Predicate, Propositions, Values
 from obligations.shadow.sample import sample_net
 from obligations.shadow.values import net_values
+
+_VALUES: Mapping[str, tuple[int, ...]] = {"Nat": (1, 2, 3, 4, 7), "Bool": (False, True)}
+"""At which a hypothesis must hold, by the type of a variable; it may leave out the size 0."""
 
 PROVED = ("tie", "graph lemma", "bundle proof", "capstone", "loss")
 """Kinds of obligations that may have hypotheses."""
@@ -59,18 +62,42 @@ def unmet(
     propositions = Propositions(evaluator, np.random.default_rng(seed), predicate(evaluator))
     out: dict[str, None] = {}
     for bound in _samples(obligation, net_check, seed):
-        scope = scope_of(constant, bound, obligation.roles)
+        sampled = scope_of(constant, bound, obligation.roles)
         for h in hypotheses:
             text = f"{h.name} : {show(h.type, 60)}"
-            try:
-                with np.errstate(all="ignore"):
-                    holds = propositions.truth(h.type, scope)
-            except (ObligationsError, *NUMERIC) as error:
-                out[f"its hypothesis {text} cannot be evaluated: {error}"] = None
-            else:
+            for where, scope in _with_sizes(h, sampled, evaluator):
+                try:
+                    with np.errstate(all="ignore"):
+                        holds = propositions.truth(h.type, scope)
+                except (ObligationsError, *NUMERIC) as error:
+                    out[f"its hypothesis {text} cannot be evaluated: {error}"] = None
+                    break
                 if not holds:
-                    out[f"its hypothesis {text} does not hold where it was evaluated"] = None
+                    out[f"its hypothesis {text} does not hold {where}"] = None
+                    break
     return list(out)
+
+
+def _with_sizes(
+    hypothesis: Local, sampled: Values, evaluator: Evaluator
+) -> Iterator[tuple[str, Values]]:
+    """The sample, and the same with each size and flag of the hypothesis at its other values.
+
+    A net's samples have few sizes, so that ``N = 2`` may hold at all of them by chance; such a
+    hypothesis limits what is claimed. What the type of another value depends on stays as it is.
+    """
+    yield "where it was evaluated", sampled
+    free = evaluator.free(hypothesis.type)
+    fixed = {v.uid for other in free for v in evaluator.free(other.type)}
+    for v in free:
+        for value in () if v.uid in fixed else _VALUES.get(_head(v.type), ()):
+            shown = str(value).lower()
+            yield f"at {v.name} = {shown}, which it leaves out", {**sampled, v.uid: value}
+
+
+def _head(type_: Typed) -> str:
+    found = resolve(type_)
+    return found.name if isinstance(found, Call) else ""
 
 
 def _is_proof(local: Local) -> bool:

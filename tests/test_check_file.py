@@ -294,9 +294,16 @@ ROW, ROW_HYPOTHESIS = "r34_lossCot_is_smoothedCE_grad", "(0 : Fin 1) k = 1) :"
         ("r34IdCotIn_eq_vjp", TIE, "(hF : N < N)", "not evaluable"),
         ("r34IdCotIn_eq_vjp", TIE, "(h0 : dyOut = fun _ => 0)", "not evaluable"),
         ("r34IdCotIn_eq_vjp", TIE, "(hN : 0 < N)", "holds"),
+        ("r34IdCotIn_eq_vjp", TIE, "(hN : N = 2)", "not evaluable"),
+        ("r34IdCotIn_eq_vjp", TIE, "(hN : 1 < N)", "not evaluable"),
+        ("r34IdCotIn_eq_vjp", TIE, "(hs2 : h ≠ w)", "not evaluable"),
+        ("r34IdCotIn_eq_vjp", TIE, "(hN : 0 < N * h)", "holds"),
+        (PROOF, PROOF_BINDERS, "(hb : bf16 = false)", "not evaluable"),
+        (PROOF, PROOF_BINDERS, "(hN : N = N ∧ p.ε₁ = p.ε₁)", "holds"),
         (PROOF, PROOF_BINDERS, "(h0 : N = 0)", "not evaluable"),
         (PROOF, PROOF_BINDERS, "(hq : R34IdPos p) (hε : 0 < p.ε₁)", "holds"),
         (PROOF, PROOF_BINDERS, "(hε : p.ε₁ < 0)", "not evaluable"),
+        ("r34_net_tiedB", "(t : Vec (N * (1 * nCls))) :", "(hN : N = 3 ∧ B = B)", "not evaluable"),
         ("r34_net_tiedB", "(t : Vec (N * (1 * nCls))) :", "(hB : B = 0)", "not evaluable"),
         ("r34_net_tiedB", "(t : Vec (N * (1 * nCls))) :", "(hB : B ≠ 0)", "holds"),
         (ROW, ROW_HYPOTHESIS, "(hα : α = 0)", "not evaluable"),
@@ -635,6 +642,20 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["check", str(path), "--jobs", "2"]) == 2
     assert run(["check", "resnet34", "--allow-unknown"]) == 2
     assert run(["check", str(tmp_path / "None.lean")]) == 2
+
+
+def test_one_file_given_twice_is_evaluated_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, other, out = tmp_path / "A.lean", tmp_path / "B.lean", tmp_path / "out.json"
+    for at in (path, other):
+        at.write_text("theorem two : 1 + 1 = 2 := rfl\n", "utf-8")
+    again = f"{tmp_path}/./A.lean"
+    assert run(["check", str(path), str(other), again, str(path), "--json", str(out)]) == 0
+    assert [x["file"] for x in json.loads(out.read_text())] == [str(path), str(other)]
+    said = capsys.readouterr().err
+    assert f"{again} is given again, as {path}: it is evaluated once" in said
+    assert f"{path} is given again: it is evaluated once" in said
 
 
 # -- any text ----------------------------------------------------------------------------------

@@ -40,6 +40,7 @@ def command(
     A TARGET is a built-in net (see `obligations list`), the path of a description, or a Lean file.
     """
     batch = batching.chosen(**chosen)
+    targets = options.once(targets)
     files = [t for t in targets if t.endswith(".lean")]
     if files and not batch.plain:
         raise click.UsageError("--size, --jobs, --scheduler, --results and --junit are for nets")

@@ -67,6 +67,19 @@ def writable(inputs: Iterable[str], **outputs: Path | None) -> None:
             taken[at] = f"{path}, which --{option} writes"
 
 
+def once(targets: Sequence[str]) -> tuple[str, ...]:
+    """The targets without repeats, also of one file under two paths; says which were left out."""
+    out: dict[str, str] = {}
+    for target in targets:
+        place = _place(target)
+        if place in out:
+            said = "" if out[place] == target else f", as {out[place]}"
+            click.echo(f"{target} is given again{said}: it is evaluated once", err=True)
+        else:
+            out[place] = target
+    return tuple(out.values())
+
+
 def _place(name: str) -> str:
     try:
         return os.path.realpath(name)

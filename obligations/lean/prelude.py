@@ -84,6 +84,7 @@ class CoeSort (α : Sort u) (β : outParam (Sort v)) where
 class CoeFun (α : Sort u) (γ : outParam (α → Sort v)) where
   coe : (f : α) → γ f
 noncomputable section
+axiom True : Prop
 axiom False : Prop
 def Not (a : Prop) : Prop := a → False
 def Ne {α : Sort u} (a b : α) : Prop := Not (Eq a b)

@@ -99,6 +99,7 @@ def audit(net: Net, source: Source, *, numbers: bool | None = None) -> Audit:
     from obligations._audit.backward import backward
     from obligations._audit.forward import expected_tensors, forward
     from obligations._audit.match import match
+    from obligations._audit.results import results
     from obligations._audit.unroll import unroll
     from obligations.stablehlo import read, recognise
 
@@ -113,6 +114,7 @@ def audit(net: Net, source: Source, *, numbers: bool | None = None) -> Audit:
     out = Ledger()
     forward(matched, out)
     backward(matched, out)
+    results(matched, out)
     _seen(net, module, found, out)
     if numbers is not False:
         from obligations._audit.numbers import compare

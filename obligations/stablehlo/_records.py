@@ -142,6 +142,25 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
+class Reported:
+    """A result that is no parameter's new value.
+
+    ``kind`` is ``mean`` or ``variance`` of the value ``of`` per channel, with what it is divided by
+    in ``numbers`` (and what the mean within a variance is); ``loss``, a sum of ``(p · target + q) ·
+    log softmax``, with ``p`` and ``q``; ``argument``, returned as it came; ``state``, made of an
+    optimizer's state; or ``unknown``. ``place`` is that among the results, ``size`` in elements.
+    """
+
+    kind: str
+    value: str
+    place: int
+    of: str | None
+    numbers: tuple[float, ...]
+    size: int
+    line: int
+
+
+@dataclass(frozen=True, slots=True)
 class Unmatched:
     """A use of a cotangent, or a forward operation, that is none of the known idioms."""
 
@@ -169,6 +188,7 @@ class Recognised:
     fan_ins: tuple[FanIn, ...]
     gradients: Mapping[str, GradNode]
     updates: Mapping[str, Update]
+    reported: tuple[Reported, ...]
     unmatched: tuple[Unmatched, ...]
     converts: tuple[tuple[str, str, str, int], ...]
     canonical: Mapping[str, str]

@@ -20,10 +20,12 @@ from obligations.stablehlo._records import (
     GradNode,
     Loss,
     Recognised,
+    Reported,
     Site,
     Unmatched,
     Update,
 )
+from obligations.stablehlo._results import results
 from obligations.stablehlo._terms import algebra
 from obligations.stablehlo.graph import values
 from obligations.stablehlo.reader import Function
@@ -34,6 +36,7 @@ __all__ = [
     "GradNode",
     "Loss",
     "Recognised",
+    "Reported",
     "Site",
     "Unmatched",
     "Update",
@@ -71,6 +74,7 @@ def recognise(function: Function, functions: Mapping[str, Function] | None = Non
         tuple(sorted(b.fan_ins, key=lambda s: s.line)),
         MappingProxyType(b.gradients),
         MappingProxyType(b.updates),
+        results(b),
         tuple(sorted((*f.unmatched, *b.unmatched), key=lambda u: u.line)),
         tuple((table.name(c.value), c.source, c.target, c.line) for c in table.converts),
         MappingProxyType({name: table.name(i) for name, i in table.ids.items()}),

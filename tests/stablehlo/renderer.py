@@ -396,15 +396,23 @@ class Step:
     forward: dict[str, str]
     arguments: dict[str, Shape]
     backward: tuple[int, int]
+    reported: dict[str, str] = field(default_factory=dict)
 
 
 def render(
-    net: Net, seed: int = 0, *, optimizer: str = "sgd", replicas: int = 0, narrow: bool = False
+    net: Net,
+    seed: int = 0,
+    *,
+    optimizer: str = "sgd",
+    replicas: int = 0,
+    narrow: bool = False,
+    report: bool = False,
 ) -> Step:
     """The training step of ``net``; idioms are drawn from ``seed``.
 
     ``optimizer`` is ``sgd``, ``momentum``, ``adam`` or ``rmsprop``; with ``replicas`` gradients are
-    averaged over that many; ``narrow`` convolutions take their operands in bf16.
+    averaged over that many; ``narrow`` convolutions take their operands in bf16; with ``report``
+    the loss and every BatchNorm's mean and variance are returned too, as lines of ``reported``.
     """
     w = Writer(random.Random(seed), narrow=narrow)
     w.prefix = w.pick("v", "t", "")
@@ -434,6 +442,8 @@ def render(
     gradients = dict(book.gradients)
     last = _lines(w)
     results = [_tail(book, p, optimizer, replicas) for p in names]
+    reported = _report(book) if report else {}
+    results += reported.values()
     declared = ", ".join(f"%{n}: {w.type(s)}" for n, s in arguments.items())
     types = ", ".join(w.type(w.shape[r]) for r in results)
     text = "\n".join(
@@ -448,7 +458,7 @@ def render(
         ]
     )
     span = (first + 3, last + 2)
-    return Step(text, gradients, book.total, dict(book.at), arguments, span)
+    return Step(text, gradients, book.total, dict(book.at), arguments, span, reported)
 
 
 def _lines(w: Writer) -> int:
@@ -468,6 +478,7 @@ class _Book:
     total: dict[str, str] = field(default_factory=dict)
     gradients: dict[str, str] = field(default_factory=dict)
     statistics: dict[str, tuple[str, str, str]] = field(default_factory=dict)
+    softmax: str = ""
 
     def value(self, name: str) -> str:
         """An activation at its NCHW shape."""
@@ -612,6 +623,7 @@ def _seed(b: _Book) -> str:
     axis = len(w.shape[e]) - 1
     total = w.spread(w.total(e, [axis]), list(range(axis)), w.shape[e])
     p = w.to(w.op(f"stablehlo.divide %{e}, %{total}", w.shape[e]), shape)
+    b.softmax = p
     if w.pick(True, False):
         target = w.scale("onehot", 1 - net.alpha, divide=False)
         target = w.both("add", target, w.const(net.alpha / net.classes, shape))
@@ -931,3 +943,31 @@ def _tail(b: _Book, p: str, optimizer: str, replicas: int) -> str:
         g = w.op(f"stablehlo.divide %{top}, %{root}", shape)
     step = w.both("multiply", rate, g)
     return w.op(f"stablehlo.subtract %{p}, %{step}", shape)
+
+
+# ---- what is returned beside the parameters
+
+
+def _report(b: _Book) -> dict[str, str]:
+    """The loss, and each BatchNorm's batch mean and variance: names of the results."""
+    w, net = b.w, b.net
+    log = w.one("log", b.softmax)
+    if w.pick(True, False):
+        target = w.scale("onehot", 1 - net.alpha)
+        target = w.both("add", target, w.const(net.alpha / net.classes, w.shape[log]))
+        total = w.total(w.both("multiply", target, log), [0, 1])
+    else:
+        hit = w.scale(w.total(w.both("multiply", "onehot", log), [1]), 1 - net.alpha)
+        every = w.scale(w.total(log, [1]), net.alpha / net.classes)
+        total = w.total(w.both("add", hit, every), [0])
+    out = {"loss": w.one("negate", w.scale(total, 1 / net.batch, divide=True))}
+    for layer in net.layers:
+        if layer.kind == "bn":
+            x, shape = b.value(layer.inputs[0]), b.sizes[layer.out]
+            n, axes = math.prod(shape) / shape[1], [0, 2, 3]
+            mean = w.scale(w.total(x, axes), 1 / n, divide=True)
+            off = w.op(f"stablehlo.subtract %{x}, %{w.spread(mean, [1], shape)}", shape)
+            square = w.op(f"stablehlo.multiply %{off}, %{off}", shape)
+            out[f"{layer.out} mean"] = mean
+            out[f"{layer.out} variance"] = w.scale(w.total(square, axes), 1 / n, divide=True)
+    return out

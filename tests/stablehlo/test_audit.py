@@ -14,7 +14,7 @@ from described import plain, small
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mutation import mutant
-from renderer import Layer, Net, Step, render
+from renderer import Layer, Net, Step, loss, render, shapes
 
 from obligations.audit import Audit, audit, fits, shown, summary
 from obligations.errors import InputError, ObligationsError, Source
@@ -578,6 +578,77 @@ def test_an_update_that_adds_the_gradient_is_told(optimizer: str) -> None:
         f"{new} = stablehlo.add {old}, %neg : {shape}",
     ]
     assert audited("\n".join([*rows[:at], *two, *rows[at + 1 :]])).ok
+
+
+def reporting(seed: int) -> Step:
+    return render(plain(small("tiny")), seed, optimizer="adam", report=True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_reported_loss_and_statistics_are_held(seed: int) -> None:
+    step = reporting(seed)
+    found = audited(step.text)
+    assert found.ok, told(found)
+    said = {row.convention: row for row in found.rows}
+    assert said["reported loss"].said == "holds at 2 of 2 coefficients"
+    assert said["returned statistics"].said == "holds at 7 of 7 sites"
+    assert "other results" not in said  # the renderer keeps the new states to itself
+    # What is held is the loss: its value is the one computed apart.
+    net = plain(small("tiny"))
+    rng = np.random.default_rng(seed)
+    given = {n: rng.uniform(0.1, 1.0, shape) for n, shape in step.arguments.items()}
+    given["onehot"] /= given["onehot"].sum(axis=1, keepdims=True)
+    have = evaluate(read(Source("a", step.text)).main, given).results[-len(step.reported)]
+    x = given["x"].reshape(shapes(net)["x"])
+    want = loss(net, x, given["onehot"], given)
+    assert np.allclose(have, want, rtol=1e-9)
+
+
+REPORT_EDITS = (
+    (r"stablehlo\.subtract", "stablehlo.add"),
+    (r"stablehlo\.add %", "stablehlo.subtract %"),
+    (r"stablehlo\.negate", "stablehlo.abs"),
+    (r"stablehlo\.log ", "stablehlo.exponential "),
+    (r"stablehlo\.multiply", "stablehlo.add"),
+    (r"(constant dense<)([0-9.e+-]+)>", r"\g<1>7.5>"),
+)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_every_change_of_what_is_reported_is_told(seed: int) -> None:
+    step = reporting(seed)
+    rows = step.text.split("\n")
+    (first,) = (i for i, row in enumerate(rows) if "stablehlo.log " in row)
+    last = next(i for i, row in enumerate(rows) if row.startswith("    return "))
+    mean = next(v for k, v in step.reported.items() if k.endswith("mean"))
+    variance = list(step.reported.values())[2]
+    statistics = next(i for i, row in enumerate(rows) if f"%{mean} =" in row)
+    end = next(i for i, row in enumerate(rows) if f"%{variance} =" in row)
+    tried = 0
+    for at in range(first, end + 1):
+        for old, new in REPORT_EDITS:
+            other = re.sub(old, new, rows[at])
+            zero = re.search(r"dense<0\.0>", rows[at])
+            if other == rows[at] or zero or "%u = " in rows[at]:
+                continue
+            tried += 1
+            found = audited("\n".join([*rows[:at], other, *rows[at + 1 :]]))
+            own = {"reported loss", "returned statistics"} & failing(found)
+            notes = {r.convention: r.note for r in found.rows if not r.judged}
+            note = f"{rows[at]}: {told(found)}"
+            # Of a loss that is of another form it is said that it is not checked.
+            assert own or "not checked" in notes.get("reported loss", ""), note
+            assert at < statistics or "returned statistics" in own, note
+    assert tried >= 10
+    # Two results exchanged, or one that is another's.
+    i0 = step.reported["i0_n1 mean"], step.reported["i0_n2 mean"]
+    pairs = (i0, (step.reported["i0_n1 mean"], step.reported["i0_n1 variance"]))
+    for a, b in pairs:
+        swapped = {f"%{a}": f"%{b}", f"%{b}": f"%{a}"}
+        names = re.sub(r"%[\w.]+", lambda m, s=swapped: s.get(m[0], m[0]), rows[last])  # type: ignore[misc]
+        for line in (names, rows[last].replace(f"%{a},", f"%{b},")):
+            found = audited("\n".join([*rows[:last], line, *rows[last + 1 :]]))
+            assert failing(found) == {"returned statistics"}, told(found)
 
 
 NEAR = 16

@@ -399,8 +399,6 @@ class _File:
                 raise ObligationsError(f"{self.source.name} declares no {name}", hint=hint)
         self.chosen = [(key, d) for key, d in self.declarations if not only or key in only]
         self.partial = bool(only)
-        if only:
-            self.unread = ()
 
     def evaluate(self, seeds: tuple[int, ...], tell: Progress) -> None:
         """Evaluate what elaborates: what is placed, and then the rest."""
@@ -589,14 +587,18 @@ class _File:
     def ledger(self, seconds: float, seeds: tuple[int, ...]) -> FileLedger:
         """All rows, in the order of the file."""
         found: list[tuple[int, Row, Place, str]] = []
+        changed, said_by = self._changed()
         for key, d in self.chosen:
             obligation = self.obligations.get(key)
             said = "" if obligation is None else _about(obligation)
             row = self.rows[key]
+            if row.verdict == "holds" and d.at.start > changed:
+                note = f"it stands after {said_by}, which may change what it says"
+                row = replace(row, verdict="not evaluable", notes=(note, *row.notes))
             if unproved(d):
                 row = replace(row, notes=(*row.notes, "its proof has sorry in it"))
             found.append((d.at.start, row, self._place(key, d), said))
-        for command in self.unread:
+        for command in () if self.partial else self.unread:
             at = command.at.span
             found.append((command.at.start, _unread(command), Place(at.line, at.column), ""))
         found += self._of_the_file()
@@ -614,6 +616,12 @@ class _File:
         return FileLedger(
             ledger, tuple(places), tuple(about), "" if derived is None else derived.net.name
         )
+
+    def _changed(self) -> tuple[float, str]:
+        """Where the first thing stands that may change what follows, and what it is."""
+        found = [(c.at.start, _called(c)) for c in self.unread]
+        found += [(d.at.start, key) for key, d in self.declarations if gives_instance(d)]
+        return min(found, default=(float("inf"), ""))
 
     def _of_the_file(self) -> Iterator[tuple[int, Row, Place, str]]:
         """Rows of what is wrong with the file as a whole: two nets in it, no whole-net theorem."""
@@ -660,6 +668,10 @@ class _File:
 INSTANCE = "what this instance makes of operations and numerals after it is not followed"
 
 
+def _called(command: Command) -> str:
+    return f"{command.kind} at line {command.at.span.line}"
+
+
 def _unread(command: Command) -> Row:
     if command.kind == "#exit":
         note = "Lean reads no further, so that nothing after it is declared"
@@ -670,8 +682,7 @@ def _unread(command: Command) -> Row:
         note = INSTANCE
     else:
         note = f"what this {command.kind} makes of the text after it is not followed"
-    name = f"{command.kind} at line {command.at.span.line}"
-    return Row(name, "command", "", {}, None, "not evaluable", (note,))
+    return Row(_called(command), "command", "", {}, None, "not evaluable", (note,))
 
 
 def _about(obligation: Obligation) -> str:

@@ -358,6 +358,11 @@ def test_what_changes_the_meaning_of_a_file_is_told(command: str, ok: bool) -> N
     if not ok:
         line = 1 + command.count("\n")
         assert [p.line for p in found.places] == [line, line + 1]
+        # Also where only the statement is asked for, but not where it stands before.
+        assert not check(Source("A.lean", text), only=["two"]).ok()
+        before = f"theorem one : 1 = 1 := rfl\n{text}"
+        assert checked(before)["one"].verdict == "holds"
+        assert f"it stands after {found.ledger.rows[0].name}" in found.ledger.rows[1].notes[0]
 
 
 def test_a_tie_file_without_its_whole_net_theorem_is_incomplete() -> None:

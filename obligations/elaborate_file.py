@@ -59,8 +59,8 @@ class FileReport:
 
     @property
     def fits(self) -> bool:
-        """Whether Lean has nothing against the file."""
-        return self.report.fits
+        """Whether Lean has elaborated something and has nothing against any of it."""
+        return bool(self.report.verdicts) and self.report.fits
 
 
 def elaborate_file(
@@ -196,6 +196,9 @@ def render(found: FileReport) -> str:
     kinds = ", ".join(f"{key} ({kind})" for key, kind in found.skipped.items())
     if kinds:
         lines.append(f"not elaborated: {kinds}")
+    if not report.verdicts:
+        lines.append(f"{name} has no declarations with a statement, so that nothing was elaborated")
+        return "\n".join(lines)
     lines += [
         "",
         "This shows that every definition and statement is well typed against the listed"

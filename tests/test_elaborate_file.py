@@ -173,6 +173,14 @@ def test_no_text_makes_it_raise(at: int, cut: int, inserted: list[str]) -> None:
     assert render(elaborate_file(Source("any.lean", text), net="resnet34"))
 
 
+@pytest.mark.parametrize("text", ["", "-- nothing here\n", "structure A where\n  n : Nat\n"])
+def test_a_file_without_statements_is_not_passed(text: str) -> None:
+    found = elaborated(text)
+    assert not found.fits
+    assert "nothing was elaborated" in render(found)
+    assert "This shows" not in render(found)
+
+
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "Edited.lean"
     path.write_text(edited(SMALL, "r34IdCotC2", "p.ε₂ p.γ₂", "p.γ₂ p.ε₂"), "utf-8")

@@ -245,7 +245,7 @@ _WORDS = {
 
 def _syntax_error(source: Source, bad: UnexpectedInput) -> InputError:
     accepted: set[str] = set()
-    found, width = "the end of the text", 1
+    found, width = "end of the text", 1
     if isinstance(bad, UnexpectedToken):
         accepted = set(bad.accepts or bad.expected)
         if bad.token.type != "$END":

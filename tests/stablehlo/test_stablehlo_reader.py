@@ -136,9 +136,9 @@ module @jit_step attributes {mhlo.num_partitions = 1 : i32} {
 
 
 ERRORS = [
-    ("module @m {", r"a\.mlir:1:11: error: unexpected the end of the text; expected '}'"),
+    ("module @m {", r"a\.mlir:1:11: error: unexpected end of the text; expected '}'"),
     ("hello", r"a\.mlir:1:1: error: unexpected 'hello'; expected 'module'"),
-    ("", r"a\.mlir:1:1: error: unexpected the end of the text"),
+    ("", r"a\.mlir:1:1: error: unexpected end of the text"),
     ("module @m { ? }", r"a\.mlir:1:13: error: unexpected '\?'"),
     (body("return %z : tensor<2x3xf32>"), r"a\.mlir:3:8: error: %z is used before it is defined"),
     (

@@ -47,9 +47,9 @@ def pieces(found: Comparison) -> list[tuple[str | None, str | None]]:
     ("net", "text", "count"), [("resnet34", R34, 28), ("mobilenetv2", MOBILE, 48)]
 )
 def test_a_generated_file_is_what_its_net_generates(net: str, text: str, count: int) -> None:
-    from obligations.derive import derive
-    from obligations.generate import text as file_text
-    from obligations.net_reader import load
+    from obligations.description.reader import load
+    from obligations.statements.derive import derive
+    from obligations.writing.tie_file import text as file_text
 
     found = diff(file_text(derive(load(net)), checked=False), text)
     assert [p.verdict for p in found.pairs] == ["same"] * count

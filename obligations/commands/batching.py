@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from obligations.batch import Progress, Work
-    from obligations.derive import Derived
-    from obligations.ledger import Ledger
-    from obligations.results import Result
+    from obligations.batch.results import Result
+    from obligations.batch.units import Progress, Work
+    from obligations.ledger.rows import Ledger
+    from obligations.statements.derive import Derived
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -134,10 +134,10 @@ def run(nets: Iterable[Derived], batch: Batch) -> tuple[Ledger, ...]:
     Raises
     ------
     ObligationsError
-        As :func:`obligations.batch.plan` and :func:`obligations.batch.run` do. What was finished
-        by then is in the results, and the user is told.
+        As :func:`~obligations.batch.units.plan` and :func:`~obligations.batch.units.run` do.
+        What was finished by then is in the results, and the user is told.
     """
-    from obligations import batch as b
+    from obligations.batch import units as b
     from obligations.errors import ObligationsError
 
     todo = b.plan(nets, seeds=batch.seeds, size=batch.size, only=batch.only)
@@ -165,8 +165,8 @@ def run(nets: Iterable[Derived], batch: Batch) -> tuple[Ledger, ...]:
                 click.echo(f"{batch.results}: keeps what is done; go on by --resume", err=True)
             raise
     if batch.junit is not None:
-        from obligations.generate import replace_file
-        from obligations.junit import junit
+        from obligations.batch.junit import junit
+        from obligations.writing.tie_file import replace_file
 
         replace_file(batch.junit, junit(todo.units, found))
     return tuple(ledger for ledger in b.ledgers(todo, found) if ledger.rows or ledger.further)
@@ -178,7 +178,7 @@ def _progress(total: int) -> Iterator[tuple[Progress, Work]]:
 
     A unit is a step of it. One of true size, in this process, moves the bar by its share.
     """
-    from obligations import report
+    from obligations.ledger import tables as report
 
     if not report.is_terminal(sys.stderr):
         yield (lambda done, total, result: None), (lambda share, what: None)

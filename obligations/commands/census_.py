@@ -13,10 +13,10 @@ def command(net: str) -> int:
     NET is a built-in net (see `obligations list`) or the path of a description. Convolution biases
     are counted apart: a BatchNorm after the layer takes them out again.
     """
-    from obligations.census import census
-    from obligations.docs import title
-    from obligations.net_reader import load
-    from obligations.report import table
+    from obligations.description.reader import load
+    from obligations.description.tensor_census import census
+    from obligations.ledger.tables import table
+    from obligations.writing.docs import title
 
     found = load(net)
     count = census(found)

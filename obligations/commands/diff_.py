@@ -60,7 +60,7 @@ def command(
         return 1
     found = diff.compare(left, load(b), statements_only=statements_only)
     if json_file is not None:
-        from obligations.generate import replace_file
+        from obligations.writing.tie_file import replace_file
 
         replace_file(json_file, json.dumps(found.as_json(), indent=2, ensure_ascii=False) + "\n")
     if markdown:
@@ -74,10 +74,10 @@ def command(
 
 def _generated(name: str, settings: dict[str, str]) -> Source | None:
     """The tie file of a net, or nothing after telling where its conventions differ."""
-    from obligations import generate
     from obligations.commands.generate_ import derived_or_differences
+    from obligations.description.reader import load
     from obligations.errors import Source
-    from obligations.net_reader import load
+    from obligations.writing import tie_file as generate
 
     net = load(name, settings)
     derived = derived_or_differences(net)
@@ -90,7 +90,8 @@ def _generated(name: str, settings: dict[str, str]) -> Source | None:
 
 def _print(found: Comparison) -> None:
     """The table, then the pieces that differ."""
-    from obligations import diff, report
+    from obligations import diff
+    from obligations.ledger import tables as report
 
     rows = []
     for name, pair in zip(diff.short_names(found), found.pairs, strict=True):

@@ -57,11 +57,12 @@ def command(
 
 
 def _net(net: str, settings: dict[str, str], signatures: bool) -> int:
-    from obligations import elaborate, report
     from obligations.commands.generate_ import derived_or_differences
-    from obligations.lean.library import environment
-    from obligations.lean.net_names import net_entries
-    from obligations.net_reader import load
+    from obligations.description.reader import load
+    from obligations.elaborate import net as elaborate
+    from obligations.ledger import tables as report
+    from obligations.ops.library import environment
+    from obligations.statements.net_names import net_entries
 
     derived = derived_or_differences(load(net, settings))
     if derived is None:
@@ -76,10 +77,12 @@ def _net(net: str, settings: dict[str, str], signatures: bool) -> int:
 
 
 def _file(path: str, net: str | None, names: str | None, signatures: bool) -> int:
-    from obligations import elaborate, elaborate_file, report
+    from obligations.confirm.user_names import NOTHING
+    from obligations.confirm.user_names import load as load_names
+    from obligations.elaborate import file as elaborate_file
+    from obligations.elaborate import net as elaborate
     from obligations.lean.files import load
-    from obligations.user_names import NOTHING
-    from obligations.user_names import load as load_names
+    from obligations.ledger import tables as report
 
     source = load(path)
     known = NOTHING if names is None else load_names(names)
@@ -93,9 +96,9 @@ def _file(path: str, net: str | None, names: str | None, signatures: bool) -> in
 
 
 def _project(path: str, project: Path) -> int:
-    from obligations import report
     from obligations.lean.engine import as_error, run_project
     from obligations.lean.files import load
+    from obligations.ledger import tables as report
 
     source = load(path)
     with report.working(f"lake elaborates {path}"):

@@ -11,8 +11,8 @@ import click
 from obligations.commands import options
 
 if TYPE_CHECKING:
-    from obligations.derive import Derived
-    from obligations.net import Net
+    from obligations.description.model import Net
+    from obligations.statements.derive import Derived
 
 
 @click.command("generate")
@@ -45,7 +45,7 @@ def command(
     """
     if stdout and out is not None:
         raise click.UsageError("--stdout writes no file: leave out --out")
-    from obligations.net_reader import load
+    from obligations.description.reader import load
 
     found = load(net, settings)
     changed = options.not_default(found)
@@ -61,7 +61,7 @@ def command(
         click.echo(f"{net}: nothing written", err=True)
         return 1
 
-    from obligations import generate
+    from obligations.writing import tie_file as generate
 
     content = generate.text(derived, checked=not unchecked)
     if stdout:
@@ -78,8 +78,8 @@ def command(
 
 def derived_or_differences(net: Net) -> Derived | None:
     """The statements of a net, or nothing after telling where its conventions differ."""
-    from obligations.derive import derive, sections
-    from obligations.generate import differences
+    from obligations.statements.derive import derive, sections
+    from obligations.writing.tie_file import differences
 
     parts = sections(net)
     found = differences(net, parts)
@@ -94,8 +94,8 @@ def derived_or_differences(net: Net) -> Derived | None:
 
 def confirmed(derived: Derived, stream: IO[str], *, lean: bool) -> bool:
     """Whether every statement holds and none is refused by a Lean at hand; prints the ledger."""
-    from obligations import report
-    from obligations.check import confirm
+    from obligations.confirm.net import confirm
+    from obligations.ledger import tables as report
 
     with report.working(f"confirming {derived.net.name}") as progress:
         ledger = confirm(derived, progress=progress)
@@ -110,8 +110,9 @@ def elaborated(derived: Derived) -> tuple[dict[str, str], str]:
 
     Nothing, and why, where there is no Lean at hand or it does not come to an end.
     """
-    from obligations import elaborate, report
+    from obligations.elaborate import net as elaborate
     from obligations.lean.engine import LeanError
+    from obligations.ledger import tables as report
 
     try:
         found = elaborate.run(derived)
@@ -134,7 +135,7 @@ def elaborated(derived: Derived) -> tuple[dict[str, str], str]:
 
 def census_line(net: Net) -> str:
     """The census in a few words."""
-    from obligations.census import census
+    from obligations.description.tensor_census import census
 
     count = census(net)
     return f"{count.total} tensors, {count.with_biases} with convolution biases"

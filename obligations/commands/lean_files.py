@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from obligations.check_file import FileLedger
     from obligations.commands.batching import Batch
+    from obligations.confirm.file import FileLedger
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -51,11 +51,11 @@ def run(
     names: str | None,
 ) -> Iterator[FileLedger]:
     """Check files one by one and print what is found."""
-    from obligations import report
-    from obligations.check_file import check
+    from obligations.confirm.file import check
+    from obligations.confirm.user_names import NOTHING
+    from obligations.confirm.user_names import load as load_names
     from obligations.lean.files import load
-    from obligations.user_names import NOTHING
-    from obligations.user_names import load as load_names
+    from obligations.ledger import tables as report
 
     sources = [load(path) for path in paths]
     meanings = NOTHING if names is None else load_names(names)
@@ -76,7 +76,7 @@ def run(
 
 def show(found: FileLedger) -> None:
     """Print a row per declaration, then what is to be said of each, then the sum."""
-    from obligations import report
+    from obligations.ledger import tables as report
 
     ledger = found.ledger
     columns = report.error_columns(ledger.rows)
@@ -114,8 +114,8 @@ def show(found: FileLedger) -> None:
 
 def summary(found: FileLedger) -> str:
     """The file in a line."""
-    from obligations import report
-    from obligations.ledger import BOUND
+    from obligations.ledger import tables as report
+    from obligations.ledger.rows import BOUND
 
     ledger = found.ledger
     counts: dict[str, int] = {}

@@ -11,7 +11,7 @@ import click
 from obligations.commands import options
 
 if TYPE_CHECKING:
-    from obligations.mutate import Outcome, Report
+    from obligations.mutation.mutants import Outcome, Report
 
 _HEADERS = {
     "made": "made",
@@ -58,9 +58,10 @@ def command(
     the comparison reports it, or the check of the slots no value depends on.
     """
     options.writable(nets, json=json_file)
-    from obligations import mutate, report
     from obligations.commands.generate_ import derived_or_differences
-    from obligations.net_reader import load
+    from obligations.description.reader import load
+    from obligations.ledger import tables as report
+    from obligations.mutation import mutants as mutate
 
     def wanted(fault: str) -> bool:
         return not faults or any(text in fault for text in faults)
@@ -82,7 +83,7 @@ def command(
         ok = ok and result.ok
         found.append(result.as_json())
     if json_file is not None:
-        from obligations.generate import replace_file
+        from obligations.writing.tie_file import replace_file
 
         replace_file(json_file, json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     return 0 if ok else 1
@@ -90,7 +91,7 @@ def command(
 
 def show(result: Report, *, each: bool = False) -> None:
     """The table of a report, the reasons of faults without effect, and what is not caught."""
-    from obligations import report
+    from obligations.ledger import tables as report
 
     if each:
         for outcome in result.outcomes:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from obligations.net import Net
+from obligations.description.model import Net
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from obligations.audit import Audit
-    from obligations.check_file import FileLedger
+    from obligations.audit.step import Audit
+    from obligations.confirm.file import FileLedger
+    from obligations.description.model import Net
     from obligations.diff import Comparison
-    from obligations.ledger import Ledger
-    from obligations.net import Net
-    from obligations.page import Chapter
+    from obligations.ledger.rows import Ledger
+    from obligations.show.page import Chapter
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -38,10 +38,10 @@ def chapters(
 
     ``ledgers`` are in the order of the nets. Lean files among the targets are left out.
     """
-    from obligations.derive import sections
-    from obligations.generate import differences
-    from obligations.net_reader import load
-    from obligations.page import net_chapter
+    from obligations.description.reader import load
+    from obligations.show.page import net_chapter
+    from obligations.statements.derive import sections
+    from obligations.writing.tie_file import differences
 
     given = list(ledgers)
     paths = [target for target in targets if not target.endswith(".lean")]
@@ -62,10 +62,10 @@ def chapters(
 
 def file_chapter(found: FileLedger, summary: str, net: str | None, allow_unknown: bool) -> Chapter:
     """A chapter for a Lean file, the blocks of the net it is about drawn."""
-    from obligations import page
-    from obligations.derive import sections
-    from obligations.net_reader import load
+    from obligations.description.reader import load
     from obligations.resources import built_in_nets
+    from obligations.show import page
+    from obligations.statements.derive import sections
 
     about = next((x for x in map(load, built_in_nets()) if x.name == found.net), None)
     if net is not None:
@@ -76,9 +76,9 @@ def file_chapter(found: FileLedger, summary: str, net: str | None, allow_unknown
 
 def diff_chapter(found: Comparison, a: str, settings: Mapping[str, str]) -> Chapter:
     """A chapter for two files compared, the blocks drawn where ``a`` is a net."""
-    from obligations import page
-    from obligations.derive import sections
-    from obligations.net_reader import load
+    from obligations.description.reader import load
+    from obligations.show import page
+    from obligations.statements.derive import sections
 
     drawn = None if a.endswith(".lean") else sections(load(a, settings))
     return page.diff_chapter(found, drawn)
@@ -86,15 +86,15 @@ def diff_chapter(found: Comparison, a: str, settings: Mapping[str, str]) -> Chap
 
 def audit_chapter(found: Audit, net: Net) -> Chapter:
     """A chapter for a training step, the blocks of its net drawn."""
-    from obligations import page
-    from obligations.derive import sections
+    from obligations.show import page
+    from obligations.statements.derive import sections
 
     return page.audit_chapter(found, sections(net))
 
 
 def write(path: Path, command: str, found: Sequence[Chapter]) -> None:
     """Write the page of a command."""
-    from obligations import page
-    from obligations.docs import listed
+    from obligations.show import page
+    from obligations.writing.docs import listed
 
     page.write(path, page.Page(command, listed(c.title for c in found), tuple(found)))

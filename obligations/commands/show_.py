@@ -12,8 +12,8 @@ import click
 from obligations.commands import options
 
 if TYPE_CHECKING:
-    from obligations.derive import Section
-    from obligations.picture import Picture
+    from obligations.show import Picture
+    from obligations.statements.derive import Section
 
 
 @click.command("show")
@@ -40,16 +40,16 @@ def command(net: str, settings: dict[str, str], block: str | None, svg_file: Pat
     forward is marked with what it should be, and the exit code is 1.
     """
     options.writable((net,), svg=svg_file)
-    from obligations.derive import sections
-    from obligations.net_reader import load
+    from obligations.description.reader import load
+    from obligations.statements.derive import sections
 
     found = load(net, settings)
     shown = _chosen(sections(found), block)
     if svg_file is None:
         _print(shown)
     else:
-        from obligations.generate import replace_file
-        from obligations.picture import svg
+        from obligations.show import svg
+        from obligations.writing.tie_file import replace_file
 
         replace_file(svg_file, svg(shown))
         sites = sum(len(p.rows) for p in shown)
@@ -64,7 +64,7 @@ def command(net: str, settings: dict[str, str], block: str | None, svg_file: Pat
 def _chosen(parts: Mapping[str, Section], name: str | None) -> list[Picture]:
     """The pictures of a block, of one of its kinds, or of every block."""
     from obligations.errors import ObligationsError, nearest
-    from obligations.picture import picture, pictures
+    from obligations.show import picture, pictures
 
     if name is None:
         return pictures(parts)
@@ -82,8 +82,8 @@ _STYLES = {"bad": "bold red", "soft": "dim", "title": "bold"}
 
 
 def _print(shown: Iterable[Picture]) -> None:
-    from obligations.picture import text
-    from obligations.report import is_terminal, width
+    from obligations.ledger.tables import is_terminal, width
+    from obligations.show import text
 
     out = sys.stdout
     lines = [line for picture in shown for line in (*text(picture, width(out)), ())][:-1]

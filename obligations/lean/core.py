@@ -26,7 +26,7 @@ from obligations.lean.elab import Constant, Environment, Signature
 from obligations.lean.explicit import agreement
 from obligations.lean.prelude import CORE, PRELUDE
 from obligations.lean.proof import lemmas, proof_term
-from obligations.obligation import Declaration
+from obligations.statements.obligation import Declaration
 
 BASE = {"ℝ": "Real", "ℕ": "Nat"}
 """Names that are spelled differently after the prelude."""

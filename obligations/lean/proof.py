@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from obligations.lean import syntax as s
 from obligations.lean.elab import Signature
-from obligations.obligation import Declaration, Tactic
+from obligations.statements.obligation import Declaration, Tactic
 
 Declared = Mapping[str, tuple[Signature, s.Term | None]]
 """Declarations before a proof: their signatures, and their bodies where they are at hand."""

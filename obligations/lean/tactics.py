@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from obligations.lean.parse import parse_slice
 from obligations.lean.source import Declaration, Slice
-from obligations.obligation import Tactic
+from obligations.statements.obligation import Tactic
 
 _WORD = re.compile(r"(exact|refine|have\s+[\w'₀-₉]+\s*:=)(?=\s|⟨|\()")
 _BULLET = re.compile(r"[·.]\s+")

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from obligations.dag import Forward
-from obligations.derive import Deriver
+from obligations.description.model import Block, Kind, Net, size_at
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
-from obligations.net import Block, Kind, Net, size_at
 from obligations.ops.base import Array
 from obligations.shadow.forward import Case, axes, element_count, run
 from obligations.shadow.values import Record, WholeNet, random_mask
+from obligations.statements.dag import Forward
+from obligations.statements.derive import Deriver
 
 MARGIN = 1e-3
 """How far the input of an activation stays from its kinks, and a window's maximum from its next."""

@@ -13,17 +13,17 @@ from functools import cache
 
 import numpy as np
 
-from obligations.dag import Forward
+from obligations.description.model import Site
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
 from obligations.lean.elab import Constant, Environment
-from obligations.lean.library import environment
-from obligations.net import Site
 from obligations.ops.base import Array, Operation
+from obligations.ops.library import environment
 from obligations.shadow.clauses import leaves
 from obligations.shadow.evaluate import Evaluator
 from obligations.shadow.forward import Case, axes
-from obligations.spell import template, times
+from obligations.statements.dag import Forward
+from obligations.statements.spell import template, times
 
 NAT = s.Ident("Nat")
 

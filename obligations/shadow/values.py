@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from obligations.dag import Forward, forward
+from obligations.description.model import Block, Kind, Net, size_at
 from obligations.lean.elab import Environment
-from obligations.lean.net_names import TRUE_SIZE, Narrow, Stop, itinerary
-from obligations.net import Block, Kind, Net, size_at
 from obligations.ops.base import Array
 from obligations.ops.core import Certificate
 from obligations.shadow.evaluate import AtCertificate
 from obligations.shadow.forward import Case, input_gradient, output, run
+from obligations.statements.dag import Forward, forward
+from obligations.statements.net_names import TRUE_SIZE, Narrow, Stop, itinerary
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -163,7 +163,7 @@ class WholeNet:
 def net_values(
     net: Net, env: Environment, whole: WholeNet | None = None, *, by_steps: bool = False
 ) -> dict[str, Callable[..., Any]]:
-    """NumPy meanings of every name :func:`obligations.lean.net_names.net_entries` signs.
+    """NumPy meanings of every name :func:`obligations.statements.net_names.net_entries` signs.
 
     A certificate's backward is the complex-step derivative of the block's forward at every input
     index; with ``by_steps`` it is the chain rule with the table's steps, which true sizes need.

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from obligations.check import samples
-from obligations.derive import Derived, derive
-from obligations.net_reader import load
+from obligations.confirm.net import samples
+from obligations.description.reader import load
 from obligations.ops.base import Array
 from obligations.shadow.evaluate import BUDGET, relative_error
 from obligations.shadow.forward import (
@@ -28,6 +27,7 @@ from obligations.shadow.forward import (
     site_gradient,
 )
 from obligations.shadow.steps import gradient_nodes, reverse, site_parameters
+from obligations.statements.derive import Derived, derive
 
 STEP = 1e-5
 """The step of central differences at which they err least here."""

@@ -15,8 +15,8 @@ import numpy as np
 from jax import lax
 from jax import numpy as jnp
 
+from obligations.confirm.roads import Gradients, Point
 from obligations.ops.base import Array, Operation
-from obligations.roads import Gradients, Point
 
 jax.config.update("jax_enable_x64", True)
 

@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from obligations import beyond, hypotheses
-from obligations.check import NetCheck, typed_environment
-from obligations.derive import Derived, derive
-from obligations.ledger import BOUND
-from obligations.net_reader import load
+from obligations.confirm import beyond, hypotheses
+from obligations.confirm.net import NetCheck, typed_environment
+from obligations.description.reader import load
+from obligations.ledger.rows import BOUND
 from obligations.shadow.evaluate import relative_error
 from obligations.shadow.forward import axes, input_gradient, parameter_gradient, run
 from obligations.shadow.sample import sample
 from obligations.shadow.steps import gradient_nodes, reverse, site_parameters
+from obligations.statements.derive import Derived, derive
 
-TINY = str(Path(__file__).resolve().parent.parent / "nets" / "tiny.net")
+TINY = str(Path(__file__).resolve().parents[1] / "nets" / "tiny.net")
 
 
 @pytest.mark.parametrize("name", ["resnet34", "mobilenetv2"])

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from nets import NETS
-from renderer import loss, parameters, render
+from step_nets import NETS
+from step_renderer import loss, parameters, render
 
 from obligations.errors import ObligationsError, Source
 from obligations.stablehlo import evaluate, read

@@ -5,8 +5,8 @@ import random
 import re
 
 import pytest
-from nets import NETS
-from renderer import render
+from step_nets import NETS
+from step_renderer import render
 
 from obligations.errors import InputError, Source
 from obligations.stablehlo import graph, read, walk

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from agreement import disagreements
-from mutation import mutant
-from nets import NETS
-from renderer import Net, conv, head, parameters, relu, render, shapes
+from step_mutants import mutant
+from step_nets import NETS
+from step_renderer import Net, conv, head, parameters, relu, render, shapes
 from test_stablehlo_evaluate import inputs
 
 from obligations.errors import ObligationsError, Source

@@ -1,0 +1,360 @@
+"""The forward half of an audit: parameters, sites and what is between them, the loss."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from obligations.audit.match import Matching
+from obligations.audit.rows import Ledger, Mismatch, difference, text, unless
+from obligations.audit.unroll import Key, Place, kernel_size, window
+from obligations.description.model import Net
+from obligations.errors import InputError, nearest
+from obligations.stablehlo.recognise import Site
+
+CONVS = ("conv", "depthwise", "grouped")
+
+
+def forward(m: Matching, out: Ledger) -> None:
+    """Every row about the forward half."""
+    _parameters(m, out)
+    _biases(m, out)
+    _wiring(m, out)
+    _convolutions(m, out)
+    _activations(m, out)
+    _pools(m, out)
+    _batchnorms(m, out)
+    _loss(m, out)
+
+
+def stated(net: Net, convention: str) -> str:
+    """What the description says of a convention; empty when it does not."""
+    found = net.conventions.get(convention)
+    return "" if found is None else found.value
+
+
+def places(m: Matching, *words: str) -> Iterator[tuple[Key, Place, Site]]:
+    """The matched places whose word is one of ``words``."""
+    for key, place in m.unrolled.places.items():
+        if place.word in words and key in m.sites:
+            yield key, place, m.sites[key]
+
+
+def bias_expected(place: Place) -> str | None:
+    """The artifact name of a convolution's bias."""
+    return place.tensor("bias") if place.word in CONVS else None
+
+
+def biases_off(net: Net) -> bool | None:
+    """Whether the description says the artifact has no convolution biases; None: it is silent."""
+    found = net.conventions.get("biases")
+    if found is None:
+        return None
+    word = found.value.split(" ", 1)[0]
+    if word not in ("off", "on"):
+        message = f"the audit cannot tell what biases '{found.value}' says"
+        raise InputError(
+            net.source, found.span, message, hint="write 'off in the artifact' or 'on in …'"
+        )
+    return word == "off"
+
+
+def expected_tensors(m: Matching) -> dict[str, Place]:
+    """The trained tensors that the artifact should have, by name."""
+    off = biases_off(m.unrolled.net)
+    out = {}
+    for place in m.unrolled.places.values():
+        bias = bias_expected(place)
+        for name in place.tensors:
+            if name == bias and (off or (off is None and name not in m.found.parameters)):
+                continue
+            out[name] = place
+    return out
+
+
+def _parameters(m: Matching, out: Ledger) -> None:
+    row = out.row("parameters", "tensors", "names and shapes")
+    have = m.found.parameters
+    wanted = expected_tensors(m)
+    header = m.header
+    for name, place in wanted.items():
+        where = f"{name} ({place.label})"
+        if name not in have:
+            hint = nearest(name, set(have) - set(wanted))
+            row.check(
+                header, where, f"no parameter %{name}" + (f" ({hint})" if hint else ""), "one"
+            )
+        else:
+            shape, due = _plain(have[name]), _plain(m.unrolled.shapes[name])
+            row.check(header, where, shape, due)
+    off = {bias_expected(p) for p in m.unrolled.places.values()}
+    for name in have if m.found.loss is not None else ():
+        if name not in wanted and name not in off:
+            line = m.line(m.found.updates[name].value) if name in m.found.updates else header
+            row.extra(line, name, "a parameter", "none of this name")
+
+
+def _plain(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape without its dimensions of size one, which a layout may have or not."""
+    return tuple(n for n in shape if n != 1)
+
+
+def _biases(m: Matching, out: Ledger) -> None:
+    off = biases_off(m.unrolled.net)
+    row = out.row("biases", "convolutions", stated(m.unrolled.net, "biases") or "not said")
+    seen: Counter[str] = Counter()
+    for _, place, site in places(m, *CONVS):
+        bias, where = site.attributes["bias"], place.label
+        none = bias in ("absent", "zero")
+        seen[bias if none else "present"] += 1
+        line = site.attributes["bias_line"] or site.line
+        own = bias_expected(place)
+        due = "none, or one bound to zero" if off else f"%{own}"
+        ok = none if off else bias == own or (off is None and none)
+        have = f"the bias is {bias if none else '%' + bias}"
+        spread = site.attributes.get("bias_dims", (1,))
+        row.count(
+            where,
+            [
+                *unless(ok, line, where, have, due),
+                *difference(line, where, spread, (1,), "the bias spread over dimension"),
+            ],
+        )
+    words = {"absent": "absent", "zero": "bound to zero", "present": "present"}
+    row.note = ", ".join(f"{n} {words[what]}" for what, n in seen.items())
+
+
+def _wiring(m: Matching, out: Ledger) -> None:
+    row = out.row("forward", "sites", "what each site reads")
+    for key, place in m.unrolled.places.items():
+        site = m.sites.get(key)
+        if site is None:
+            row.count(
+                place.label,
+                [
+                    Mismatch(
+                        m.missing_line(key), place.label, f"no {_noun(place)}", _reads(m, place)
+                    )
+                ],
+            )
+            continue
+        want = [m.value(k) for k in place.inputs]
+        if None in want:
+            # What it should read was not found, which is told there.
+            allowed = set().union(*(m.possible(k) for k in place.inputs))
+            problems = [] if allowed & set(site.inputs) else [_misread(m, place, site)]
+        else:
+            same = sorted(site.inputs) == sorted(str(w) for w in want)
+            problems = [] if same else [_misread(m, place, site)]
+        row.count(place.label, problems)
+    for site in m.found.sites:
+        if site.index not in m.claimed:
+            hint = ""
+            if site.kind == "dropout":
+                hint = " (its options: " + ", ".join(m.unrolled.net.settings) + ")"
+            row.extra(
+                site.line,
+                f"%{site.value}",
+                f"a {site.kind} of {', '.join('%' + i for i in (*site.inputs, *site.params))}",
+                "no such site" + hint,
+            )
+
+
+def _noun(place: Place) -> str:
+    tensors = ", ".join(f"%{n}" for n in place.tensors)
+    return f"{place.word} with {tensors}" if tensors else place.word
+
+
+def _reads(m: Matching, place: Place) -> str:
+    return f"{place.word} of " + " and ".join(name_of(m, k) for k in place.inputs)
+
+
+def name_of(m: Matching, key: Key) -> str:
+    """A place as a message calls it: ``d2.c1 (%v37)``."""
+    value = m.value(key)
+    label = "the input" if key[0] == "" else f"{key[0]}.{key[1]}"
+    return label if value is None else f"{label} (%{value})"
+
+
+def _misread(m: Matching, place: Place, site: Site) -> Mismatch:
+    at = {m.value(k): k for k in m.unrolled.places}
+    at[m.input] = ("", "")
+    have = " and ".join(name_of(m, at[i]) if i in at else f"%{i}" for i in site.inputs)
+    want = " and ".join(name_of(m, k) for k in place.inputs)
+    return Mismatch(site.line, place.label, f"the {place.word} reads {have}", want)
+
+
+def _convolutions(m: Matching, out: Ledger) -> None:
+    net = m.unrolled.net
+    kernels = out.row("kernels", "convolutions", "rows × columns, dilation, groups")
+    strides = out.row("strides", "convolutions", "of every site")
+    phases = out.row("padding", "convolutions", stated(net, "padding"))
+    for _, place, site in places(m, *CONVS):
+        a, line, where = site.attributes, site.line, place.label
+        operation = place.site.operation
+        assert operation is not None
+        due = window(operation, place.axes["kH"])
+        wide = window(operation, place.axes["kW"])
+        groups = 1 if "ic" in place.axes else place.axes["c"]
+        kernels.count(
+            where,
+            [
+                *difference(line, where, a["kernel"], kernel_size(place), "kernel"),
+                *difference(line, where, a["dilation"], (1, 1), "dilation"),
+                *difference(line, where, a["groups"], groups, "feature groups"),
+                *difference(line, where, a["plain"] or "moved", True, "the weight is"),
+                *(Mismatch(line, where, said, "in order") for said in a["read_as"]),
+            ],
+        )
+        strides.check(line, where, a["stride"], (due.step, wide.step), "stride")
+        size = (place.axes["h"], place.axes["w"])
+        centre = (due.first, wide.first)
+        phases.count(
+            where,
+            [
+                *difference(line, where, a["phase"], centre, "the first kernel centre meets row"),
+                *difference(line, where, a["sizes"], size, "the result has size"),
+            ],
+        )
+    phases.note = "row that the first kernel centre meets"
+
+
+def _activations(m: Matching, out: Ledger) -> None:
+    row = out.row("activation", "sites", stated(m.unrolled.net, "activation"))
+    words = {p.word for p in m.unrolled.places.values() if p.site.operation and _pointwise(p)}
+    for _, place, site in places(m, *words):
+        bounds = site.attributes["bounds"]
+        have = site.kind if site.kind != "clip" else f"values kept in {bounds[0]} … {bounds[1]}"
+        row.check(site.line, place.label, have, place.word)
+
+
+def _pointwise(place: Place) -> bool:
+    operation = place.site.operation
+    return operation is not None and bool(operation.kinks) and operation.window_gap is None
+
+
+def _pools(m: Matching, out: Ledger) -> None:
+    words = {
+        p.word
+        for p in m.unrolled.places.values()
+        if p.site.operation and p.site.operation.window_gap
+    }
+    if words:
+        row = out.row("pool", "sites", stated(m.unrolled.net, "pool"))
+        for _, place, site in places(m, *words):
+            row.count(
+                place.label,
+                [
+                    *difference(site.line, place.label, site.kind, place.word),
+                    *pool_problems(place, site.line, place.label, site.attributes),
+                    *difference(site.line, place.label, site.attributes["init"], -math.inf, "from"),
+                ],
+            )
+    average = out.row("average", "sites", "divisor h·w")
+    for _, place, site in places(m, "gap"):
+        n = place.axes["h"] * place.axes["w"]
+        average.count(
+            place.label,
+            [
+                *difference(site.line, place.label, site.attributes["count"], n, "sums over"),
+                *difference(
+                    site.line, place.label, site.attributes["divisor"], float(n), "divisor"
+                ),
+            ],
+        )
+
+
+def pool_problems(place: Place, line: int, where: str, a: Mapping[str, Any]) -> list[Mismatch]:
+    """A pool's window, stride and the last row of its first window; later pads are no matter."""
+    assert place.site.operation is not None
+    size = kernel_size(place)
+    due = tuple(window(place.site.operation, n) for n in size)
+    last = tuple(n - 1 - low for n, (low, _) in zip(a["window"], a["pads"], strict=True))
+    return [
+        *difference(line, where, a["window"], size, "window"),
+        *difference(line, where, a["strides"], tuple(d.step for d in due), "stride"),
+        *difference(line, where, last, tuple(d.first for d in due), "the first window ends at row"),
+    ]
+
+
+def count_of(place: Place) -> int:
+    """How many elements a BatchNorm reduces: N·h·w."""
+    return place.axes["N"] * place.axes["h"] * place.axes["w"]
+
+
+def _batchnorms(m: Matching, out: Ledger) -> None:
+    kinds = out.row("batchnorm", "sites", stated(m.unrolled.net, "batchnorm"))
+    divisors = out.row("BatchNorm divisor", "sites", "N·h·w")
+    epsilons = out.row("ε", "sites", "one, positive")
+    found = list(places(m, "bn"))
+    used = Counter(site.attributes["epsilon"] for _, _, site in found)
+    usual = used.most_common(1)[0][0] if used else 0.0
+    for _, place, site in found:
+        a, where = site.attributes, place.label
+        line = a["statistic_line"]
+        over = f"over [{', '.join(map(str, a['axes']))}]"
+        kinds.count(
+            where,
+            [
+                *difference(
+                    line,
+                    where,
+                    f"{a['statistics']} statistics {over}",
+                    "batch statistics over [0, 2, 3]",
+                ),
+                *difference(site.line, where, a["coefficients"], (1.0, 1.0), "coefficients"),
+                *difference(site.line, where, a["spread"], ((1,), (1,)), "γ and β along"),
+                *difference(site.line, where, a["deviation_of"], site.inputs[0], "deviation of"),
+                *(
+                    x
+                    for i, role in enumerate(("scale", "shift"))
+                    for x in difference(
+                        site.line, where, f"%{site.params[i]}", f"%{place.tensor(role)}", role
+                    )
+                ),
+            ],
+        )
+        n = float(count_of(place))
+        divisors.count(
+            where,
+            [
+                *difference(line, where, a["divisor"], n, "the variance is divided by"),
+                *difference(a["mean_line"], where, a["mean_divisor"], n, "the mean is divided by"),
+            ],
+        )
+        sign = a["epsilon"] > 0
+        epsilons.check(line, where, a["epsilon"], usual if sign else "a positive number", "ε is")
+    epsilons.note = ", ".join(f"{text(e)} at {n}" for e, n in used.items())
+
+
+def _loss(m: Matching, out: Ledger) -> None:
+    said = stated(m.unrolled.net, "loss")
+    row = out.row("loss", "conditions", said)
+    loss = m.found.loss
+    if loss is None:
+        end = m.line(m.value(m.unrolled.output)) or m.header
+        softmax = (op.line for op in m.function.operations if op.kind == "divide")
+        line = next((at for at in softmax if at > end), end)
+        row.check(line, "loss", "no softmax less a target", "the cotangent of a cross-entropy")
+        return
+    line = loss.line
+    batch = float(next(iter(m.unrolled.places.values())).axes["N"])
+    logits = f"%{m.value(m.unrolled.output)}"
+    row.count("loss of", difference(line, "loss", f"%{loss.logits}", logits, "softmax of"))
+    alpha = round(1.0 - loss.kept, 12)
+    if said.startswith("label-smoothed"):
+        good = 0.0 < alpha < 1.0
+        row.count("loss α", unless(good, line, "loss", f"α is {text(alpha)}", "between 0 and 1"))
+        due = alpha / loss.classes
+        same = math.isclose(loss.uniform, due, rel_tol=1e-6, abs_tol=1e-12)
+        have = f"the uniform share is {text(loss.uniform)}"
+        row.count("loss share", unless(same, line, "loss", have, f"α/K = {text(due)}"))
+    else:
+        row.check(line, "loss", (loss.kept, loss.uniform), (1.0, 0.0), "target and uniform share")
+    mean = difference(line, "loss", loss.batch, batch, "divided by")
+    row.count("loss mean", mean if "mean over the batch" in said else [])
+    row.note = (
+        f"α = {text(alpha)}, K = {loss.classes}, 1/B = 1/{text(loss.batch)}, target %{loss.target}"
+    )

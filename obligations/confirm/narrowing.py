@@ -1,0 +1,118 @@
+"""The one substitution that scales a whole-net statement down: its literal sizes, nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from obligations.lean import syntax as s
+from obligations.lean.elab import Environment
+from obligations.statements.net_names import Narrow
+from obligations.statements.obligation import Declaration
+
+
+def narrowed(
+    declaration: Declaration,
+    env: Environment,
+    by: Narrow,
+    roles: Mapping[str, Mapping[str, str]] | None = None,
+) -> Declaration:
+    """A whole-net declaration under the one substitution: its literal sizes, nothing else.
+
+    A literal is a height, a width or a number of channels by the binder it is given for, or by
+    its place in ``N * (c * h * w)``; a factor ``2 *`` of a doubling stays. ``roles`` gives, per
+    declaration of the file, the names of binders that are called otherwise.
+    """
+    scaled = _Narrowed(env, by, roles or {})
+    return replace(
+        declaration,
+        binders=tuple(
+            replace(b, type=None if b.type is None else scaled.term(b.type))
+            for b in declaration.binders
+        ),
+        type=scaled.term(declaration.type),
+        value=None if declaration.value is None else scaled.term(declaration.value),
+    )
+
+
+_CHANNELS = ("c", "ic", "oc", "mid", "a")
+
+
+class _Narrowed:
+    def __init__(
+        self, env: Environment, by: Narrow, called: Mapping[str, Mapping[str, str]]
+    ) -> None:
+        self.env = env
+        self.by = by
+        self.called = called
+        self.scales = {"h": by.height, "w": by.width} | dict.fromkeys(_CHANNELS, by.channels)
+
+    def term(self, term: s.Term) -> s.Term:
+        match term:
+            case s.App(s.Ident("Vec"), (s.Bin("*", batch, inner),)):
+                return s.app("Vec", s.Bin("*", batch, self.shape(inner)))
+            case s.App(s.Ident(name), args):
+                roles = self.roles(name)
+                out: list[s.Term | s.NamedArg] = []
+                for role, arg in zip([*roles, *[""] * len(args)], args, strict=False):
+                    if isinstance(arg, s.NamedArg):
+                        out.append(replace(arg, value=self.argument(arg.name, arg.value)))
+                    else:
+                        out.append(self.argument(role, arg))
+                return replace(term, args=tuple(out))
+            case s.App(fn, args):
+                return replace(
+                    term,
+                    fn=self.term(fn),
+                    args=tuple(a if isinstance(a, s.NamedArg) else self.term(a) for a in args),
+                )
+            case s.Let(_, type_, value, body):
+                return replace(
+                    term,
+                    type=None if type_ is None else self.term(type_),
+                    value=self.term(value),
+                    body=self.term(body),
+                )
+            case s.Bin(_, left, right):
+                return replace(term, left=self.term(left), right=self.term(right))
+            case s.Bind(_, groups, body):
+                scaled = tuple(
+                    replace(b, type=None if b.type is None else self.term(b.type)) for b in groups
+                )
+                return replace(term, binders=scaled, body=self.term(body))
+            case s.Proj(inner):
+                return replace(term, term=self.term(inner))
+            case s.Anon(items) | s.Tuple(items):
+                return replace(term, items=tuple(self.term(i) for i in items))
+            case s.Ascribe(inner, type_):
+                return replace(term, term=self.term(inner), type=self.term(type_))
+        return term
+
+    def argument(self, role: str, term: s.Term) -> s.Term:
+        by = self.scales.get(role)
+        return self.term(term) if by is None else self.size(term, by)
+
+    def roles(self, name: str) -> list[str]:
+        constant = self.env.find(name)
+        if constant is None:
+            return []
+        called = self.called.get(constant.name, {})
+        names = [p.local.name for p in constant.params if not p.implicit]
+        return [called.get(n, n) for n in names]
+
+    def shape(self, term: s.Term) -> s.Term:
+        match term:
+            case s.Bin("*", s.Bin("*", channels, height), width):
+                scaled = self.size(channels, self.by.channels), self.size(height, self.by.height)
+                return s.Bin("*", s.Bin("*", *scaled), self.size(width, self.by.width))
+            case s.Bin("*", s.Num(1), _):
+                return term
+        return self.size(term, self.by.channels)
+
+    def size(self, term: s.Term, by: Callable[[int], int]) -> s.Term:
+        match term:
+            case s.Num(value):
+                return s.Num(by(value))
+            case s.Bin("*", s.Num(2), rest):
+                return s.Bin("*", s.Num(2), self.size(rest, by))
+        return term

@@ -1,0 +1,712 @@
+"""Which block a declaration of a file is about, and what its binders are.
+
+A generated statement says so itself; of a statement read from a file it is inferred. A theorem is
+about the block whose certificate it names. A definition is about the blocks of the ties that lead
+back to it; else about the block for which the net's description has its name, or those of the
+definitions it uses; else about the only block whose record and shapes its binders have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from obligations.description.model import Block, Kind
+from obligations.errors import ObligationsError
+from obligations.lean import syntax as s
+from obligations.lean.elab import Constant, Environment, elaborate_declaration
+from obligations.lean.typed import (
+    Bound,
+    Call,
+    LetIn,
+    Lit,
+    Local,
+    Op,
+    Typed,
+    nat_value,
+    parts,
+    resolve,
+    type_of,
+)
+from obligations.ops import definitions as file_definitions
+from obligations.ops import names as table_names
+from obligations.shadow.clauses import Leaf, leaves
+from obligations.shadow.evaluate import Evaluator, gradient_node
+from obligations.statements.derive import FLAG, STRINGS, Derived, Deriver, Section
+from obligations.statements.obligation import Declaration, Obligation, ObligationKind
+
+Place = tuple[str, str]
+"""A block and one of its kinds, by name."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Member:
+    """A declaration of the file that is well typed: its typed form, and whether it is proved."""
+
+    constant: Constant
+    declaration: Declaration
+    theorem: bool
+
+    @property
+    def name(self) -> str:
+        """What the environment calls it."""
+        return self.constant.name
+
+    @property
+    def term(self) -> Typed:
+        """What it states, or the value it has."""
+        return self.constant.type if self.constant.body is None else self.constant.body
+
+
+# -- looking into terms ------------------------------------------------------------------------
+
+
+def calls(term: Typed) -> Iterator[Call]:
+    """Every application in ``term``, ``let`` values included, types left out."""
+    stack = [term]
+    while stack:
+        at = resolve(stack.pop())
+        if isinstance(at, Local):
+            continue
+        if isinstance(at, Call):
+            yield at
+        if isinstance(at, LetIn) and at.local.value is not None:
+            stack.append(at.local.value)
+        stack += [at.body] if isinstance(at, Bound | LetIn) else list(parts(at))
+
+
+def head(term: Typed) -> str:
+    """The name at the head of a type, ``""`` where there is none."""
+    term = resolve(term)
+    return term.name if isinstance(term, Call) else ""
+
+
+def unlet(term: Typed) -> Typed:
+    """``term`` with a variable of a ``let`` looked through."""
+    term = resolve(term)
+    while isinstance(term, Local) and term.value is not None:
+        term = resolve(term.value)
+    return term
+
+
+class _NoValues(Evaluator):
+    """Takes a statement apart without evaluating anything."""
+
+    def value(self, term: Typed, scope: Mapping[int, object]) -> object:
+        return None
+
+
+def ties(env: Environment, term: Typed) -> list[Leaf] | None:
+    """The gradient nodes a statement ties, or ``None`` where it is no conjunction of such."""
+    try:
+        found = list(leaves(_NoValues(env), term, {}))
+    except ObligationsError:
+        return None
+    return found or None
+
+
+def read_by(env: Environment, leaf: Leaf) -> Call | None:
+    """The definition a gradient node reads its cotangent from, applied."""
+    node = gradient_node(leaf.node)
+    constant = None if node is None else env.find(node.name)
+    if node is None or constant is None:
+        return None
+    at = next((i for i, p in enumerate(constant.params) if p.local.name == "e"), None)
+    if at is None or at >= len(node.args):
+        return None
+    term = unlet(node.args[at])
+    while isinstance(term, Call) and term.name in ("SHlo.operand", "reassocB", "unrowB", "rowB"):
+        term = unlet(term.args[-1])
+    return term if isinstance(term, Call) else None
+
+
+# -- binders -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pattern:
+    """The binders a statement of a block may have, and the operation symbol of each parameter."""
+
+    constant: Constant
+    symbols: Mapping[str, str]
+
+
+def _pattern(deriver: Deriver, env: Environment, kind: Kind | None) -> _Pattern:
+    values = [
+        *deriver.parameter_binders(),
+        (FLAG, s.Ident("Bool")),
+        *deriver.option_binders(),
+        deriver.input_binder(),
+        deriver.incoming_binder(),
+    ]
+    groups, _ = deriver.frame(values, None, STRINGS)
+    declaration = Declaration("def", "pattern", groups, s.Ident("Prop"))
+    if kind is not None:
+        declaration = deriver.specialise(declaration, kind)
+    constant = elaborate_declaration(env, "pattern", declaration.binders, s.Ident("Prop"), None)
+    symbols = {p.lean: p.symbol for x in deriver.fwd.sites.values() for p in x.parameters}
+    return _Pattern(constant, {} if deriver.block.record is not None else symbols)
+
+
+@dataclass(slots=True)
+class _Fit:
+    """Matches the types of a declaration's binders with those of a pattern."""
+
+    sizes: dict[int, Typed] = field(default_factory=dict)
+
+    def type(self, pattern: Typed, found: Typed) -> bool:
+        """Whether ``found`` is ``pattern`` at some sizes; remembers them when it is."""
+        trial = dict(self.sizes)
+        if not _match(pattern, found, trial):
+            return False
+        self.sizes = trial
+        return True
+
+
+def _match(pattern: Typed, found: Typed, sizes: dict[int, Typed]) -> bool:
+    pattern, found = resolve(pattern), unlet(found)
+    if isinstance(pattern, Local):
+        known = sizes.setdefault(pattern.uid, found)
+        return known is found or _alike(known, found)
+    if isinstance(pattern, Call) and isinstance(found, Call):
+        # A cotangent may come as a graph that denotes it.
+        graph = found.name == "SHlo" and pattern.name == "Vec"
+        return (
+            (graph or pattern.name == found.name)
+            and len(pattern.args) == len(found.args)
+            and all(_match(p, f, sizes) for p, f in zip(pattern.args, found.args, strict=True))
+        )
+    if isinstance(pattern, Op) and isinstance(found, Op):
+        return (
+            pattern.op == found.op
+            and _match(pattern.left, found.left, sizes)
+            and _match(pattern.right, found.right, sizes)
+        )
+    return _alike(pattern, found)
+
+
+def _alike(a: Typed, b: Typed) -> bool:
+    a, b = unlet(a), unlet(b)
+    if a is b:
+        return True
+    if isinstance(a, Lit) and isinstance(b, Lit):
+        return a.value == b.value
+    if isinstance(a, Op) and isinstance(b, Op):
+        if a.op == b.op and _alike(a.left, b.left) and _alike(a.right, b.right):
+            return True
+        left = nat_value(a)
+        return left is not None and left == nat_value(b)
+    return False
+
+
+def _slots_of(term: Typed, env: Environment) -> dict[int, set[str]]:
+    """For each variable, the binders of library operations it is given for (``W b ε γ β``)."""
+    out: dict[int, set[str]] = {}
+    for call in calls(term):
+        constant = env.find(call.name)
+        if constant is None:
+            continue
+        for param, argument in zip(constant.params, call.args, strict=False):
+            given = unlet(argument)
+            if isinstance(given, Local) and param.local.name in _SYMBOLS:
+                out.setdefault(given.uid, set()).add(param.local.name)
+    return out
+
+
+_SYMBOLS = frozenset(["W", "b", "ε", "γ", "β"])
+
+
+def roles(member: Member, pattern: _Pattern, env: Environment) -> dict[str, str] | None:
+    """What the pattern calls the declaration's binders, or ``None`` where they do not fit.
+
+    A binder of the pattern's own name is that binder if its type fits; the others go by type, by
+    what they are given for, and in order. Hypotheses have no role.
+    """
+    wanted = [p.local for p in pattern.constant.params]
+    own = [p.local for p in member.constant.params]
+    fit = _Fit()
+    out: dict[str, str] = {}
+    used: set[int] = set()
+    carried = [v for v in own if not _is_proof(v)]
+    values = [v for v in carried if head(v.type) != "Nat"]
+    named = {v.name: v for v in wanted}
+    left = []
+    for v in values:
+        same = named.get(v.name)
+        if same is not None and same.uid not in used and fit.type(same.type, v.type):
+            out[v.name] = same.name
+            used.add(same.uid)
+        else:
+            left.append(v)
+    slots = _slots_of(member.term, env) if left and pattern.symbols else {}
+    for v in left:
+        symbols = slots.get(v.uid, set())
+        for candidate in wanted:
+            symbol = pattern.symbols.get(candidate.name)
+            if candidate.uid in used or (symbols and symbol is not None and symbol not in symbols):
+                continue
+            if fit.type(candidate.type, v.type):
+                out[v.name] = candidate.name
+                used.add(candidate.uid)
+                break
+        else:
+            return None
+    by_size = {id(unlet(found)): uid for uid, found in fit.sizes.items()}
+    called = {v.uid: v.name for v in wanted}
+    for v in carried:
+        if head(v.type) == "Nat":
+            uid = by_size.get(id(v))
+            out[v.name] = v.name if uid is None else called.get(uid, v.name)
+    return out if len(set(out.values())) == len(out) else None
+
+
+def _is_proof(local: Local) -> bool:
+    return head(type_of(local.type)) == "Prop"
+
+
+def size_roles(member: Member) -> dict[str, str]:
+    """Which sizes are a height and a width, by their place in ``N * (c * h * w)``."""
+    out: dict[str, str] = {}
+    for type_ in (*(p.local.type for p in member.constant.params), member.constant.type):
+        found = resolve(type_)
+        if not (isinstance(found, Call) and found.name == "Vec" and found.args):
+            continue
+        size = resolve(found.args[0])
+        inner = resolve(size.right) if isinstance(size, Op) and size.op == "*" else size
+        here: dict[str, str] = {}
+        for role in ("w", "h"):
+            if not (isinstance(inner, Op) and inner.op == "*"):
+                break
+            factor = resolve(inner.right)
+            while isinstance(factor, Op) and factor.op == "*":
+                factor = resolve(factor.right)
+            if isinstance(factor, Local):
+                here[factor.name] = role
+            inner = resolve(inner.left)
+        else:
+            out = here | out
+    return out
+
+
+# -- placing -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class Placer:
+    """Makes obligations of a file's declarations, as :mod:`~obligations.statements` makes its own.
+
+    Attributes
+    ----------
+    derived
+        What the net's description says.
+    env
+        The file's environment.
+    members
+        The file's declarations that are well typed, by name, in order.
+    """
+
+    derived: Derived
+    env: Environment
+    members: dict[str, Member]
+    _patterns: dict[tuple[str, str | None], _Pattern] = field(default_factory=dict)
+    _uses: dict[str, frozenset[str]] = field(default_factory=dict)
+    _leaves: dict[str, list[Leaf] | None] = field(default_factory=dict)
+    _tied: dict[str, set[Place]] = field(default_factory=dict)
+    _placed: dict[str, Obligation] = field(default_factory=dict)
+
+    def place(self) -> dict[str, Obligation]:
+        """The obligation of every declaration that belongs to a block, a step or the whole net."""
+        self._ties()
+        order = sorted(self.members.values(), key=self._rank)
+        for member in order:
+            found = self._one(member)
+            if found is not None:
+                self._placed[member.name] = found
+        return {name: self._placed[name] for name in self.members if name in self._placed}
+
+    def _rank(self, member: Member) -> int:
+        """Bundles before the cotangents they read, these before what states them."""
+        if member.theorem:
+            return 2
+        return 0 if self.nodes(member) is not None else 1
+
+    # -- facts -----------------------------------------------------------------------------
+
+    def nodes(self, member: Member) -> list[Leaf] | None:
+        """What a bundle ties, or ``None`` where the member is none."""
+        if member.name not in self._leaves:
+            prop = not member.theorem and head(member.constant.type) == "Prop"
+            self._leaves[member.name] = ties(self.env, member.term) if prop else None
+        return self._leaves[member.name]
+
+    def mentions_nodes(self, member: Member) -> bool:
+        """Whether a gradient node is tied in a member or in what it mentions, in any form."""
+        names = (member.name, *self.uses(member.name))
+        terms = (self.members[name].term for name in names)
+        return any(
+            gradient_node(call) is not None or _is_clause(call) for t in terms for call in calls(t)
+        )
+
+    def about_weights(self, member: Member) -> bool:
+        """Whether a binder of a member is the net's weight record or that of a block."""
+        net = self.derived.net
+        records = {b.record[1] for b in net.blocks.values() if b.record is not None}
+        return any(head(p.local.type) in {net.record, *records} for p in member.constant.params)
+
+    def uses(self, name: str) -> frozenset[str]:
+        """The file's declarations that a member mentions, directly or not."""
+        if name not in self._uses:
+            # A declaration only mentions earlier ones, so that this ends.
+            self._uses[name] = frozenset()
+            found: set[str] = set()
+            for call in calls(self.members[name].term):
+                if call.name in self.members and call.name != name and call.name not in found:
+                    found |= {call.name, *self.uses(call.name)}
+            self._uses[name] = frozenset(found)
+        return self._uses[name]
+
+    def _certified(self, name: str) -> list[Place]:
+        """The places whose certificate is called that."""
+        return [
+            (block.name, kind.name)
+            for block in self.derived.net.blocks.values()
+            for kind in block.kinds
+            if kind.certificate == name
+        ]
+
+    def _ties(self) -> None:
+        """For each definition, the places whose tie leads back to it."""
+        for member in self.members.values():
+            place = self.certified(member) if member.theorem else None
+            if place is None:
+                continue
+            self._tied.setdefault(member.name, set()).add(place)
+            for name in self.uses(member.name):
+                if not self.members[name].theorem:
+                    self._tied.setdefault(name, set()).add(place)
+
+    def certified(self, member: Member) -> Place | None:
+        """The place whose certificate an equation names."""
+        if not (isinstance(member.term, Op) and member.term.op == "="):
+            return None
+        found = (place for call in calls(member.term) for place in self._certified(call.name))
+        return next(found, None)
+
+    # -- roles -----------------------------------------------------------------------------
+
+    def fit(self, member: Member, block: Block, kinds: Iterable[Kind]) -> dict[str, str] | None:
+        """Roles of a member's binders as a statement of a block; ``None`` where they do not fit."""
+        found = self._roles(member, block, None)
+        if found is not None:
+            return found
+        for kind in kinds:
+            found = self._roles(member, block, kind)
+            if found is not None:
+                return found
+        return None
+
+    def _roles(self, member: Member, block: Block, kind: Kind | None) -> dict[str, str] | None:
+        key = (block.name, None if kind is None else kind.name)
+        if key not in self._patterns:
+            deriver = Deriver.plain(self.derived.net, block)
+            self._patterns[key] = _pattern(deriver, self.env, kind)
+        return roles(member, self._patterns[key], self.env)
+
+    def _described(self, member: Member) -> Obligation | None:
+        """The description's own statement of that name."""
+        name = member.name.rpartition(".")[2]
+        return self.derived.by_name().get(name)
+
+    # -- one member ------------------------------------------------------------------------
+
+    def _one(self, member: Member) -> Obligation | None:
+        net = self.derived.net
+        step = member.name.rpartition(".")[2]
+        if not member.theorem and step in file_definitions() and member.constant.body is not None:
+            return self._obligation(
+                member, "step", roles=_step_roles(member, step), notes={"step": step}
+            )
+        if any(head(p.local.type) == net.record for p in member.constant.params):
+            return self._whole(member)
+        if member.theorem:
+            return self._theorem(member)
+        if self.nodes(member) is not None:
+            return self._bundle(member)
+        return self._definition(member)
+
+    def _obligation(
+        self,
+        member: Member,
+        kind: ObligationKind,
+        block: str = "",
+        kinds: Iterable[str] = (),
+        *,
+        site: str = "",
+        chain: str = "",
+        roles: Mapping[str, str] | None = None,
+        notes: Mapping[str, str] | None = None,
+    ) -> Obligation:
+        return Obligation(
+            kind,
+            replace(member.declaration, name=member.name),
+            section="",
+            block=block,
+            kinds=tuple(kinds),
+            site=site,
+            chain=chain,
+            roles=_renamed(roles or {}),
+            notes=notes or {},
+        )
+
+    def _whole(self, member: Member) -> Obligation | None:
+        """A statement of the whole net: its capstone or a row of its loss."""
+        if not member.theorem:
+            return None
+        body = member.constant.type
+        while isinstance(body, LetIn):
+            body = body.body
+        items = []
+        while isinstance(body, Op) and body.op == "∧":
+            items.append(body.left)
+            body = body.right
+        items.append(body)
+        found = self._whole_roles(member)
+        if all(self._is_tie(item) for item in items):
+            return self._obligation(member, "capstone", roles=found)
+        equation = isinstance(member.term, Op) and member.term.op == "="
+        named = {c.name for c in calls(member.term)}
+        if equation and {"smoothedLossCotGraph", "pdiv"} <= named:
+            return self._obligation(member, "loss", roles=found)
+        return None
+
+    def _is_tie(self, term: Typed) -> bool:
+        term = resolve(term)
+        if isinstance(term, Call):
+            if term.name in self.members:
+                return self.nodes(self.members[term.name]) is not None
+            return term.name in table_names() and ties(self.env, term) is not None
+        return isinstance(term, Bound) and term.kind == "∀" and ties(self.env, term) is not None
+
+    def _whole_roles(self, member: Member) -> dict[str, str]:
+        """What the net's own statements call the binders of a whole-net statement."""
+        net = self.derived.net
+        own = [p.local for p in member.constant.params]
+        stated = {o.kind: o for o in self.derived.obligations if o.kind in ("capstone", "loss")}
+        names = {n for o in stated.values() for b in o.declaration.binders for n in b.names}
+        out = {v.name: v.name for v in own if v.name in names}
+        reals = [v for v in own if head(v.type) == "ℝ"]
+        out |= _in_order(reals, ("α", "B"), out)
+        out |= _in_order([v for v in own if head(v.type) == net.record], ("w",), out)
+        out |= _in_order([v for v in own if head(v.type) == "Bool"], (FLAG,), out)
+        sizes = [v for v in own if head(v.type) == "Nat"]
+        record = next(v for v in own if head(v.type) == net.record)
+        known = resolve(record.type)
+        classes = unlet(known.args[0]) if isinstance(known, Call) and known.args else None
+        for v in sizes:
+            out[v.name] = net.classes if v is classes else "N"
+        for v in own:
+            if head(v.type) == "Fin":
+                index = resolve(v.type)
+                bound = unlet(index.args[0]) if isinstance(index, Call) else None
+                out[v.name] = "j" if bound is classes else "n"
+            elif head(v.type) == "Vec" and v.name not in out:
+                out[v.name] = _vector_role(v, classes, net.input)
+        options = tuple(o.binder for o in net.options)
+        out |= _in_order([v for v in own if head(v.type) == "Option"], options, out)
+        return out
+
+    # -- theorems --------------------------------------------------------------------------
+
+    def _theorem(self, member: Member) -> Obligation | None:
+        stated = resolve(member.constant.type)
+        if isinstance(stated, Call) and stated.name in self._placed:
+            bundle = self._placed[stated.name]
+            block = self.derived.net.blocks.get(bundle.block)
+            if bundle.kind == "bundle" and block is not None:
+                kinds = [k for k in block.kinds if k.name in bundle.kinds]
+                found = self.fit(member, block, kinds)
+                if found is not None:
+                    names = [k.name for k in kinds]
+                    return self._obligation(member, "bundle proof", block.name, names, roles=found)
+        for block_name, kind_name in sorted(self._tied.get(member.name, ())):
+            block, kind = self._at(block_name, kind_name)
+            graph = any(head(p.local.type) == "SHlo" for p in member.constant.params)
+            found = self.fit(member, block, [kind])
+            if found is not None:
+                word: ObligationKind = "graph lemma" if graph else "tie"
+                return self._obligation(member, word, block.name, [kind.name], roles=found)
+        return None
+
+    def _at(self, block: str, kind: str) -> tuple[Block, Kind]:
+        found = self.derived.net.blocks[block]
+        return found, next(k for k in found.kinds if k.name == kind)
+
+    # -- definitions -----------------------------------------------------------------------
+
+    def _bundle(self, member: Member) -> Obligation | None:
+        for block, kinds in self._places(member):
+            found = self.fit(member, block, kinds)
+            if found is not None:
+                names = [k.name for k in kinds]
+                return self._obligation(member, "bundle", block.name, names, roles=found)
+        return None
+
+    def _places(self, member: Member) -> Iterator[tuple[Block, list[Kind]]]:
+        """The block a bundle is about and its kinds, the best founded guess first."""
+        used = [n for n in dict.fromkeys(c.name for c in calls(member.term)) if n in self.members]
+        # 1. The certificates named by the ties that lead back to the definitions it uses.
+        votes = Counter(place for n in used for place in self._tied.get(n, ()))
+        yield from self._voted(votes)
+        # 2. What the description calls these definitions, or the bundle itself.
+        described = [self._described(self.members[n]) for n in used]
+        votes = Counter((o.block, k) for o in described if o is not None for k in o.kinds)
+        yield from self._voted(votes)
+        own = self._described(member)
+        if own is not None and own.block in self.derived.net.blocks:
+            block = self.derived.net.blocks[own.block]
+            yield block, [k for k in block.kinds if k.name in own.kinds]
+        # 3. The only block with such binders and such parameters.
+        tied = {leaf.path[-1] for leaf in self.nodes(member) or ()}
+        fitting = []
+        for block in self.derived.net.blocks.values():
+            found = self.fit(member, block, block.kinds)
+            if found is None:
+                continue
+            sites = block.sites[block.kinds[0].name]
+            trained = {p.lean for x in sites for p in x.parameters if p.trained}
+            if len({found.get(t, t) for t in tied} & trained) * 2 > len(trained):
+                fitting.append(block)
+        if len(fitting) == 1:
+            yield fitting[0], list(fitting[0].kinds)
+
+    def _voted(self, votes: Counter[Place]) -> Iterator[tuple[Block, list[Kind]]]:
+        blocks: Counter[str] = Counter()
+        for (block_name, _), count in votes.items():
+            if block_name in self.derived.net.blocks:
+                blocks[block_name] = max(blocks[block_name], count)
+        for block_name, count in blocks.most_common():
+            block = self.derived.net.blocks[block_name]
+            yield block, [k for k in block.kinds if votes[block_name, k.name] == count]
+
+    def _definition(self, member: Member) -> Obligation | None:
+        described = self._described(member)
+        if described is not None and described.kind in ("cotangent", "value", "graph"):
+            block = self.derived.net.blocks[described.block]
+            kinds = [k for k in block.kinds if k.name in described.kinds]
+            found = self.fit(member, block, kinds)
+            if found is not None:
+                names = [k.name for k in kinds]
+                return self._obligation(
+                    member,
+                    described.kind,
+                    block.name,
+                    names,
+                    site=described.site,
+                    chain=described.chain,
+                    roles=found,
+                )
+        return self._by_use(member)
+
+    def _by_use(self, member: Member) -> Obligation | None:
+        """A cotangent by the parameters that read it, or the input's by the tie that states it."""
+        sites: set[tuple[str, str]] = set()
+        kinds: dict[str, tuple[str, ...]] = {}
+        for bundle in self._placed.values():
+            if bundle.kind != "bundle":
+                continue
+            section = self.derived.sections[bundle.block]
+            for leaf in self.nodes(self.members[bundle.name]) or ():
+                read = read_by(self.env, leaf)
+                if read is None or read.name != member.name:
+                    continue
+                name = leaf.path[-1]
+                name = bundle.roles.get(name, name) if len(leaf.path) == 1 else name
+                site = _read_at(section, name)
+                if site is not None:
+                    sites.add((bundle.block, site))
+                    kinds[bundle.block] = bundle.kinds
+        for other in self.members.values():
+            stated = resolve(other.constant.type)
+            if not (other.theorem and isinstance(stated, Op) and stated.op == "="):
+                continue
+            left = unlet(stated.left)
+            if not (isinstance(left, Call) and left.name == member.name):
+                continue
+            # At the theorem's own binders: a step applied to a cotangent is none itself.
+            if all(isinstance(resolve(a), Local) for a in left.args):
+                for block_name, kind_name in self._tied.get(other.name, ()):
+                    block = self.derived.net.blocks[block_name]
+                    sites.add((block_name, block.input))
+                    kinds[block_name] = (kind_name,)
+        value = resolve(member.term)
+        if isinstance(value, Call) and value.name in ("HasVJP.backward", "HasVJPAt.backward"):
+            # It is the certificate's own backward.
+            for call in calls(value):
+                for block_name, kind_name in self._certified(call.name):
+                    sites.add((block_name, self.derived.net.blocks[block_name].input))
+                    kinds[block_name] = (*kinds.get(block_name, ()), kind_name)
+        if len(sites) != 1:
+            # Nothing reads it, or what reads it does not agree on what it is.
+            return None
+        block_name, site = sites.pop()
+        block = self.derived.net.blocks[block_name]
+        chosen = [k for k in block.kinds if k.name in kinds[block_name]]
+        found = self.fit(member, block, chosen)
+        if found is None:
+            return None
+        names = [k.name for k in chosen]
+        return self._obligation(member, "cotangent", block_name, names, site=site, roles=found)
+
+
+def _is_clause(call: Call) -> bool:
+    return call.name in table_names() and head(type_of(call)) == "Prop"
+
+
+def _step_roles(member: Member, step: str) -> dict[str, str]:
+    """A step's binders by their place in the table's own definition of it."""
+    from obligations.lean.parse import parse_signature
+
+    groups, _ = parse_signature(file_definitions()[step].signature)
+    wanted = [name for group in groups for name in group.names]
+    own = [p.local.name for p in member.constant.params]
+    return dict(zip(own, wanted, strict=True)) if len(own) == len(wanted) else {}
+
+
+def _renamed(roles: Mapping[str, str]) -> dict[str, str]:
+    return {k: v for k, v in roles.items() if k != v}
+
+
+def _in_order(
+    locals_: Iterable[Local], wanted: tuple[str, ...], out: Mapping[str, str]
+) -> dict[str, str]:
+    """The roles of ``wanted`` that no binder has yet, given to binders without one, in order."""
+    free = [name for name in wanted if name not in out.values()]
+    mine = [v for v in locals_ if v.name not in out]
+    return {v.name: name for v, name in zip(mine, free, strict=False)}
+
+
+def _vector_role(local: Local, classes: Typed | None, x: str) -> str:
+    """``g`` for ``Vec (N * K)``, ``t`` for ``Vec (N * (1 * K))``, else the net's input."""
+    type_ = resolve(local.type)
+    size = unlet(type_.args[0]) if isinstance(type_, Call) else None
+    if isinstance(size, Op) and size.op == "*":
+        inner = unlet(size.right)
+        if inner is classes:
+            return "g"
+        if isinstance(inner, Op) and inner.op == "*" and unlet(inner.right) is classes:
+            return "t"
+    return x
+
+
+def _read_at(section: Section, parameter: str) -> str | None:
+    """The site at which a parameter's node reads its cotangent, past the sums that only add."""
+    fwd = section.forwards[section.first.name]
+    owners = (x.name for x in fwd.sites.values() for p in x.parameters if p.lean == parameter)
+    site = next(owners, None)
+    while site is not None and site in fwd.readers and len(fwd.readers[site]) == 1:
+        reader = fwd.sites[fwd.readers[site][0]]
+        if reader.operation is not None:
+            break
+        site = reader.name
+    return site

@@ -1,0 +1,134 @@
+"""The hypotheses of a statement, at the samples where it is evaluated.
+
+A statement of a block or of the whole net is evaluated at samples of the net's own, not at samples
+of its binders: where one of its hypotheses does not hold, it claims nothing there.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from obligations.confirm.net import NUMERIC, NetCheck, samples, scope_of
+from obligations.description.model import Net
+from obligations.errors import ObligationsError
+from obligations.lean.elab import Environment, show
+from obligations.lean.typed import Call, Local, Typed, resolve, type_of
+from obligations.shadow.evaluate import Evaluator
+from obligations.shadow.propositions import Predicate, Propositions, Values
+from obligations.shadow.sample import sample_net
+from obligations.shadow.values import net_values
+from obligations.statements.obligation import Obligation
+
+_VALUES: Mapping[str, tuple[int, ...]] = {"Nat": (1, 2, 3, 4, 7), "Bool": (False, True)}
+"""At which a hypothesis must hold, by the type of a variable; it may leave out the size 0."""
+
+PROVED = ("tie", "graph lemma", "bundle proof", "capstone", "loss")
+"""Kinds of obligations that may have hypotheses."""
+
+
+def unmet(
+    obligation: Obligation,
+    env: Environment,
+    net_check: NetCheck,
+    seed: int,
+    predicate: Callable[[Evaluator], Predicate],
+    values: Mapping[str, Callable[..., Any]],
+) -> list[str]:
+    """What is to be said of each hypothesis that does not hold at every sample of ``seed``.
+
+    Parameters
+    ----------
+    env
+        Where the obligation's declaration is elaborated.
+    predicate
+        Meanings of the net's predicates, given an evaluator.
+    values
+        Meanings of further names.
+    """
+    constant = env.find(obligation.name)
+    if constant is None or obligation.kind not in PROVED:
+        return []
+    net = net_check.derived.net
+    hypotheses = [p.local for p in constant.params if _is_proof(p.local)]
+    hypotheses = [h for h in hypotheses if not _as_sampled(h, net)]
+    if not hypotheses:
+        return []
+    whole = None if obligation.block else net_check.whole
+    evaluator = Evaluator(env, {**net_values(net, env, whole), **values})
+    propositions = Propositions(evaluator, np.random.default_rng(seed), predicate(evaluator))
+    out: dict[str, None] = {}
+    for bound in _samples(obligation, net_check, seed):
+        sampled = scope_of(constant, bound, obligation.roles)
+        for h in hypotheses:
+            text = f"{h.name} : {show(h.type, 60)}"
+            for where, scope in _with_sizes(h, sampled, evaluator):
+                try:
+                    with np.errstate(all="ignore"):
+                        holds = propositions.truth(h.type, scope)
+                except (ObligationsError, *NUMERIC) as error:
+                    out[f"its hypothesis {text} cannot be evaluated: {error}"] = None
+                    break
+                if not holds:
+                    out[f"its hypothesis {text} does not hold {where}"] = None
+                    break
+    return list(out)
+
+
+def _with_sizes(
+    hypothesis: Local, sampled: Values, evaluator: Evaluator
+) -> Iterator[tuple[str, Values]]:
+    """The sample, and the same with each size and flag of the hypothesis at its other values.
+
+    A net's samples have few sizes, so that ``N = 2`` may hold at all of them by chance; such a
+    hypothesis limits what is claimed. What the type of another value depends on stays as it is.
+    """
+    yield "where it was evaluated", sampled
+    free = evaluator.free(hypothesis.type)
+    fixed = {v.uid for other in free for v in evaluator.free(other.type)}
+    for v in free:
+        for value in () if v.uid in fixed else _VALUES.get(_head(v.type), ()):
+            shown = str(value).lower()
+            yield f"at {v.name} = {shown}, which it leaves out", {**sampled, v.uid: value}
+
+
+def _head(type_: Typed) -> str:
+    found = resolve(type_)
+    return found.name if isinstance(found, Call) else ""
+
+
+def _is_proof(local: Local) -> bool:
+    kind = resolve(type_of(local.type))
+    return isinstance(kind, Call) and kind.name == "Prop"
+
+
+def _as_sampled(hypothesis: Local, net: Net) -> bool:
+    """Whether it is a predicate of the net's blocks at the binders: every sample satisfies it."""
+    found = resolve(hypothesis.type)
+    own = {h.predicate for b in net.blocks.values() for h in b.positive}
+    own |= {b.smooth.predicate for b in net.blocks.values() if b.smooth is not None}
+    return (
+        isinstance(found, Call)
+        and found.name in own
+        and all(isinstance(resolve(a), Local) for a in found.args)
+    )
+
+
+def _samples(obligation: Obligation, net_check: NetCheck, seed: int) -> Iterator[Mapping[str, Any]]:
+    """Values of the binders at each sample of the code that evaluates such an obligation."""
+    derived = net_check.derived
+    if obligation.kind == "capstone":
+        yield from (at.values for at in net_check.samples((seed,)))
+    elif obligation.kind == "loss":
+        rng = np.random.default_rng([seed, zlib.crc32(b"loss")])
+        point = sample_net(net_check.whole, rng)
+        for n in range(point.batch):
+            for j in range(point.classes):
+                yield {**net_check.bindings(point, False), "n": n, "j": j}
+    else:
+        for at in samples(derived.net, derived.sections[obligation.block], (seed,)):
+            if at.point.kind.name in obligation.kinds:
+                yield {**at.bindings(False), "x": at.point.case.x, "e": at.point.dy}

@@ -1,0 +1,161 @@
+"""What the names in a render chain mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Literal, cast
+
+from obligations.description.context import BlockContext
+from obligations.description.model import Chain, Parameter, Site
+from obligations.description.names import count
+from obligations.description.render import Call, Choice, Operand, Read
+from obligations.description.text import ChainText, at
+from obligations.errors import InputError, Source, Span, nearest
+from obligations.ops import by_token
+from obligations.ops.join import JOIN_TOKEN
+
+INCOMING = "%dy"
+"""What a chain calls the cotangent at the block's output."""
+
+
+def check_values(source: Source, chain: ChainText) -> None:
+    """Each value is defined once, and before it is used; raises :class:`InputError`."""
+    places: dict[str, int] = {}
+    for i, statement in enumerate(chain.statements):
+        places.setdefault(statement.name, i)
+    defined = [INCOMING]
+    for i, statement in enumerate(chain.statements):
+        name, line = statement.name, chain.statements[places[statement.name]].span.line
+        if name == INCOMING:
+            message = f"{INCOMING} is the cotangent that comes in, and is not defined"
+            raise InputError(source, statement.span, message)
+        if places[name] < i:
+            message = f"{name} is defined twice: first on line {line}"
+            raise InputError(source, statement.span, message)
+        for operand in _operands(statement.value):
+            if not operand.is_value or operand.text in defined:
+                continue
+            if operand.text == name:
+                message = f"{name} is defined by itself: a cycle"
+                raise InputError(source, operand.span, message)
+            if operand.text in places:
+                line = chain.statements[places[operand.text]].span.line
+                message = (
+                    f"{name} uses {operand.text}, which comes later, on line {line}: "
+                    "a cycle, or out of order"
+                )
+                raise InputError(source, operand.span, message)
+            message = f"undefined value '{operand.text}'"
+            raise InputError(source, operand.span, message, hint=nearest(operand.text, defined))
+        defined.append(name)
+    for read in chain.reads:
+        if read.cotangent not in defined:
+            message = f"{read.parameter} reads the undefined value '{read.cotangent}'"
+            hint = nearest(read.cotangent, defined)
+            raise InputError(source, read.cotangent_span, message, hint=hint)
+
+
+def read_chain(b: BlockContext, sites: Mapping[str, tuple[Site, ...]]) -> Chain:
+    """The block's chain: it names its sites and weights, and reads each parameter once."""
+    render = b.text.render
+    chain = render.chain
+    check_values(b.net.source, chain)
+    every = [s for of_kind in sites.values() for s in of_kind]
+    trained = {p.render: p for s in every for p in s.parameters if p.trained}
+    names = {str(b.input_name), *(s.name for s in every)}
+    for statement in chain.statements:
+        _check_value(b, statement.value, names, trained)
+    title = render.title.strip()
+    _check_reads(b, chain.reads, trained, f"the render {title} (line {render.title.line})")
+    family = cast('Literal["symmetric", "XLA"] | None', render.family and str(render.family))
+    return Chain(title, family, chain.statements, chain.reads, at(render.title))
+
+
+def _check_reads(
+    b: BlockContext, reads: Iterable[Read], trained: Mapping[str, Parameter], render: str
+) -> None:
+    seen: dict[str, Span] = {}
+    for read in reads:
+        name = read.parameter
+        if name not in trained:
+            b.net.fail(read.span, f"unknown parameter '{name}'", nearest(name, trained))
+        if name in seen:
+            b.net.fail(read.span, f"{name} is read twice: first on line {seen[name].line}")
+        seen[name] = read.span
+    for name, parameter in trained.items():
+        if name not in seen:
+            b.net.fail(parameter.span, f"{name} is never read: {render} has no read of it")
+
+
+def _check_value(
+    b: BlockContext,
+    value: Call | Choice | Operand,
+    sites: set[str],
+    parameters: Mapping[str, Parameter],
+) -> None:
+    match value:
+        case Call():
+            _check_call(b, value, sites, parameters)
+        case Choice():
+            flags = {*b.flags, *b.net.options}
+            if value.flag not in flags:
+                message = f"unknown flag or option '{value.flag}'"
+                b.net.fail(value.span, message, nearest(value.flag, flags))
+            _check_value(b, value.then, sites, parameters)
+            _check_value(b, value.otherwise, sites, parameters)
+        case Operand():  # a value of the chain, which is known to be defined
+            pass
+
+
+def _check_call(
+    b: BlockContext, call: Call, sites: set[str], parameters: Mapping[str, Parameter]
+) -> None:
+    """A call of a known operation, each operand of the sort the operation table says."""
+    fail = b.net.fail
+    tokens = by_token()
+    if call.token not in tokens:
+        fail(call.span, f"unknown operation '{call.token}'", nearest(call.token, tokens))
+    if call.token == JOIN_TOKEN:
+        wanted: tuple[str, ...] = (INCOMING, INCOMING)
+    else:
+        wanted = tokens[call.token][0].backward.operands
+    if len(call.operands) != len(wanted):
+        amount = count(len(wanted), "operand")
+        fail(call.span, f"{call.token} has {amount}; found {len(call.operands)}")
+    binders = {o.binder for o in b.net.options.values()}
+    anything = {*sites, *parameters, *binders}
+    for operand, sort in zip(call.operands, wanted, strict=True):
+        valid: set[str] = set()
+        if sort == INCOMING:
+            what = "value of the chain"
+        elif sort == "x":
+            what, valid = "site", sites
+        elif sort in _weights_of(call.token):
+            what, valid = "weight", set(parameters)
+        else:
+            what, valid = "binder of an option", binders
+        if operand.is_value if sort == INCOMING else operand.text in valid:
+            continue
+        hint = nearest(operand.text, valid)
+        if operand.is_value or operand.text in anything:
+            message = f"{call.token} takes a {what} here; found '{operand.text}'"
+        else:
+            message = f"unknown {what} '{operand.text}'"
+        fail(operand.span, message, hint)
+
+
+def _operands(value: Call | Choice | Operand) -> tuple[Operand, ...]:
+    match value:
+        case Operand():
+            return (value,)
+        case Call():
+            return value.operands
+        case Choice():
+            return (*_operands(value.then), *_operands(value.otherwise))
+
+
+@cache
+def _weights_of(token: str) -> frozenset[str]:
+    """Symbols of the parameters of the operations with a token."""
+    return frozenset(p.symbol for op in by_token()[token] for p in op.parameters)

@@ -1,0 +1,385 @@
+"""What a net description says, resolved: block kinds, sites, parameters, layers, conventions.
+
+:mod:`~obligations.description.reader` reads these from a text. Dimensions are SymPy expressions over
+the block's own symbols; shapes leave the batch out: ``(c, h, w)`` for an image, ``(a,)`` for a row.
+Everything named here carries the :class:`Span` of the text that named it, so that a difference or
+an error found later can be shown at its line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from obligations.errors import Source, Span
+from obligations.lean.syntax import Term
+from obligations.ops.base import Operation
+
+Dim = Any
+"""A SymPy expression."""
+Shape = tuple[Dim, ...]
+
+
+def size_at(expr: Dim, sizes: Mapping[str, int]) -> int:
+    """The number a dimension comes to at ``sizes`` (by symbol name; ``KeyError`` if missing)."""
+    if isinstance(expr, int) or expr.is_Integer:
+        return int(expr)
+    if expr.is_Symbol:
+        return sizes[expr.name]
+    coefficient, rest = expr.as_coeff_Mul()
+    if rest.is_Symbol:
+        return int(coefficient) * sizes[rest.name]
+    return int(expr.subs({v: sizes[v.name] for v in expr.free_symbols}))
+
+
+Role = Literal["block", "stem", "head"]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter, or an untrained field such as ε, of a site.
+
+    Attributes
+    ----------
+    render
+        Its name in render chains: ``g1``, ``sW``; for ε ``""`` (no render names it).
+    symbol
+        Its symbol in the operation's templates: ``W b γ β ε``.
+    lean
+        Its name in Lean inside the block's definitions: the record field (``γ₁``) or, where the
+        block takes loose parameters, the binder (``γs``).
+    field
+        Its field of the net's weight record (``sγ``) for loose parameters, else ``lean``.
+    trained
+        Whether a gradient node exists for it.
+    """
+
+    render: str
+    symbol: str
+    lean: str
+    field: str
+    site: str
+    trained: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """A named value of a forward pass.
+
+    Attributes
+    ----------
+    operation
+        The table's entry, or ``None`` for a sum of two sites.
+    inputs
+        The sites it reads: one, or two for a sum, in the order written.
+    axes
+        Template symbols of the operation bound to sizes: ``{"ic": c, "oc": c, "h": h, …}``,
+        ``kH kW`` included where there is a kernel (an ``int`` or a symbol).
+    option
+        Template symbols bound to optional binders of the net: ``{"cd": "cd"}`` for a dropout.
+    """
+
+    name: str
+    operation: Operation | None
+    inputs: tuple[str, ...]
+    shape: Shape
+    axes: Mapping[str, Dim]
+    parameters: tuple[Parameter, ...]
+    span: Span
+    option: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """``hq : R34IdPos with h1 at n1``: a binder, its predicate, which field speaks of which site.
+
+    ``predicate`` is empty for a loose positivity ``hεs at stn`` (the binder itself is the proof).
+    """
+
+    binder: str
+    predicate: str
+    fields: tuple[tuple[str, str], ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The lemma that a block's emitted backward graph denotes its certificate's backward.
+
+    Attributes
+    ----------
+    name
+        The lemma; or the graph itself where ``defined_here``.
+    fan_in
+        Operand order of the fan-in in the lemma, as words ``body``, ``skip``, ``projection``
+        (empty: no fan-in).
+    transitive
+        The certificate is only definitionally the lemma's right side.
+    defined_here
+        The library has no graph: the file composes it from the stages' graphs.
+    up_to
+        The lemma covers the chain from this site to the input only (a head).
+    """
+
+    name: str
+    fan_in: tuple[str, ...]
+    transitive: bool
+    defined_here: bool
+    up_to: str | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class InputTie:
+    """How the block-input cotangent is called and which theorem ties it to the certificate.
+
+    ``definition`` is the step applied to a named cotangent where ``of`` is set (a stem, whose
+    render stops before the input: ``cStridedXlaInB of C``), else the cotangent's own definition.
+    """
+
+    definition: str
+    of: str | None
+    theorem: str
+    span: Span | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One way to use a block: its flags, width pattern, certificate, graph lemma and input tie.
+
+    ``widths`` are the kind's own width symbols, ``pattern`` what each width of the block is in
+    them: ``Resid (c mid) as (c mid c)``. A block without ``kind`` lines has one kind of its own
+    name. ``certificate`` and ``graph`` are ``None`` where the description gives none.
+    ``certificate_global`` marks one that holds at every input (``HasVJP``).
+    """
+
+    name: str
+    flags: Mapping[str, bool]
+    widths: tuple[str, ...]
+    pattern: tuple[Dim, ...]
+    certificate: str | None
+    certificate_global: bool
+    graph: Graph | None
+    input: InputTie | None
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class CotangentNames:
+    """How the cotangent definitions are called.
+
+    ``prefix`` (``r34IdCot``) takes the site with a capital for a block; at the ends ``labels``
+    maps sites to letters: ``{"str": "P", …}``. ``from_certificate`` are labels whose definition
+    is the certificate's backward instead of the emitted chain.
+    """
+
+    prefix: str
+    labels: Mapping[str, str]
+    from_certificate: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A render section as written: see :mod:`obligations.description.render` for the statements."""
+
+    title: str
+    family: Literal["symmetric", "XLA"] | None
+    statements: tuple[Any, ...]
+    reads: tuple[Any, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block kind, the stem or the head.
+
+    Attributes
+    ----------
+    title
+        What a sentence calls it (``identity block``), or nothing.
+    widths
+        Channel symbols in order: ``("ic", "oc")``.
+    height, width
+        The output size's symbols.
+    record
+        ``(binder, type)`` of the weight record, ``("p", "R34IdW")``, applied to ``widths``;
+        or ``None`` where the block takes loose parameters.
+    loose
+        For loose parameters, groups of ``(binder, field)`` in binder order, one group per
+        operation: ``((("Ws", "sW"), ("bs", "sb"), …),)``.
+    input, input_shape, incoming
+        Name and shape of the block's input, and the name of the incoming cotangent.
+    sites
+        Every site under the current options, in forward order, for each set of kind flags.
+    output
+        The site whose cotangent is ``incoming``.
+    abbreviations
+        Sites that get a reducible definition: ``{"a": "r34DownPre"}``.
+    saved
+        ``(let name, site)`` in the order the bundle's lets stand.
+    bundle, bundle_theorem
+        Names of the bundle and of the theorem that proves it.
+    bundle_pins
+        Kernel symbols the bundle pins: ``{"kH": 3, "kW": 3}``.
+    """
+
+    name: str
+    title: str
+    role: Role
+    widths: tuple[str, ...]
+    height: str
+    width: str
+    record: tuple[str, str] | None
+    loose: tuple[tuple[tuple[str, str], ...], ...]
+    input: str
+    input_shape: Shape
+    incoming: str
+    sites: Mapping[str, tuple[Site, ...]]
+    output: str
+    positive: tuple[Hypothesis, ...]
+    smooth: Hypothesis | None
+    kinds: tuple[Kind, ...]
+    abbreviations: Mapping[str, str]
+    cotangents: CotangentNames
+    saved: tuple[tuple[str, str], ...]
+    bundle: str
+    bundle_theorem: str
+    bundle_pins: Mapping[str, int]
+    chain: Chain
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One use of a block kind: its weight field, kind, literal widths and output size."""
+
+    name: str
+    block: str
+    kind: str
+    widths: tuple[int, ...]
+    height: int
+    width: int
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """A rule of the rendered chain, and what turns red when it is broken."""
+
+    name: str
+    value: str
+    red: str
+    recorded: bool
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class WeightField:
+    """A field of the net's weight record with its Lean type."""
+
+    name: str
+    type: Term
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """What the whole-net forward and its prefixes compute, stated on its own.
+
+    ``steps`` are ``(kind, weight field)``; the stem and the head are ``("stem", "")`` and
+    ``("head", "")``. ``prefix`` ``r34Pre`` means that ``r34Pre k`` is the value after the stem
+    and ``k`` blocks. ``variants`` maps an option setting (``"dropout"``) to the forward's name
+    under it.
+    """
+
+    name: str
+    prefix: str
+    steps: tuple[tuple[str, str], ...]
+    variants: Mapping[str, str]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Capstone:
+    """The whole-net theorem: its name, its loss lemma, the names of the block-output cotangents.
+
+    ``threaded`` says that the loss cotangent is spelled in the theorem; otherwise it takes an
+    arbitrary ``g``. ``outputs`` runs from the last block to the stem.
+    """
+
+    name: str
+    loss: str
+    threaded: bool
+    outputs: tuple[str, ...]
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """A setting of the net (``dropout``): its values, the first is the default, and its binder.
+
+    ``binder`` is a name and a Lean type over the widths of the section it stands in.
+    """
+
+    name: str
+    values: tuple[str, ...]
+    binder: str
+    type: Term
+    where: Role
+    span: Span
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """How a whole net is narrowed for the numbers.
+
+    ``channels`` divides every width of the net; ``size`` is the literal size that becomes
+    ``height`` rows and ``width`` columns (the larger sizes by the same ratio).
+    """
+
+    channels: int
+    size: int
+    height: int
+    width: int
+
+
+@dataclass(frozen=True, slots=True)
+class Net:
+    """A net description, resolved under its settings.
+
+    ``order`` is the file's order of sections, as ``("cotangents", ("Id", "Down", "stem"))``.
+    ``artifact`` maps a weight field to the prefix of its names in the StableHLO artifact.
+    ``settings`` holds the value of every option, ``precision`` included.
+    """
+
+    source: Source
+    name: str
+    prefix: str
+    namespace: str
+    module: str
+    imports: tuple[str, ...]
+    input: str
+    input_shape: Shape
+    classes: str
+    conventions: Mapping[str, Convention]
+    options: tuple[Option, ...]
+    record: str
+    weights: tuple[WeightField, ...]
+    blocks: Mapping[str, Block]
+    layers: tuple[Layer, ...]
+    forward: Forward
+    capstone: Capstone
+    order: tuple[tuple[str, tuple[str, ...]], ...]
+    artifact: Mapping[str, str]
+    scale: Scale
+    settings: Mapping[str, str]
+
+    def block_of(self, kind: str) -> tuple[Block, Kind]:
+        """The block and the kind called ``kind`` (``KeyError`` when there is none)."""
+        for block in self.blocks.values():
+            for k in block.kinds:
+                if k.name == kind:
+                    return block, k
+        raise KeyError(kind)

@@ -1,0 +1,92 @@
+"""Dimensions, shapes, and how names in a render become names in Lean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+
+from sympy import Integer, Symbol
+
+from obligations.description.model import Dim, Shape
+
+RENDER_BASES = {"γ": "g", "β": "bt"}
+"""What a render writes for a parameter's symbol, where that is not the symbol itself."""
+_SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+
+@cache
+def symbol(name: str) -> Dim:
+    """The dimension called ``name``: a positive integer symbol."""
+    return Symbol(name, integer=True, positive=True)
+
+
+@cache
+def number(value: int) -> Dim:
+    """The size ``value``."""
+    return Integer(value)
+
+
+@cache
+def times(factor: int, name: str) -> Dim:
+    """``factor`` times the dimension called ``name``."""
+    return number(factor) * symbol(name)
+
+
+def show_dim(dim: Dim) -> str:
+    """``2h``, ``oc``, ``224``."""
+    factor, rest = dim.as_coeff_Mul()
+    if rest == 1:
+        return str(factor)
+    return str(rest) if factor == 1 else f"{factor}{rest}"
+
+
+def show_shape(shape: Shape) -> str:
+    """``ic × 2h × 2w``."""
+    return " × ".join(show_dim(d) for d in shape)
+
+
+def substitute(shape: Shape, values: Mapping[Dim, Dim]) -> Shape:
+    """``shape`` with symbols replaced."""
+    return tuple(d.xreplace(values) for d in shape)
+
+
+@cache
+def axis(pattern: str) -> tuple[int, str]:
+    """An axis of the operation table: ``2*h`` as a factor and a symbol's name."""
+    factor, star, name = pattern.rpartition("*")
+    return (int(factor) if star else 1), name
+
+
+def split(render: str, name: str) -> tuple[str, str] | None:
+    """What stands before and after the part of ``render`` that means the symbol ``name``."""
+    for base in (RENDER_BASES.get(name, name), name):
+        if render.startswith(base):
+            return "", render[len(base) :]
+        if render.endswith(base):
+            return render[: -len(base)], ""
+        if base in render:
+            before, _, after = render.partition(base)
+            return before, after
+    return None
+
+
+def lean_name(render: str, name: str, base: str | None = None) -> str:
+    """The record field of a parameter, from its name in the render and its symbol.
+
+    ``g1`` is ``γ₁``, ``ebt`` is ``eβ``, ``Wp`` stays. With ``base``, the field of another symbol
+    of the same site: ``lean_name("g1", "ε", "γ")`` is ``ε₁``. A name that its symbol does not occur
+    in stands for itself.
+    """
+    parts = split(render, base or name)
+    if parts is None:
+        return render
+    before, after = parts
+    if re.fullmatch(r"[0-9]+", after):
+        after = after.translate(_SUBSCRIPTS)
+    return f"{before}{name}{after}"
+
+
+def count(amount: int, what: str) -> str:
+    """``1 operand``, ``2 operands``, ``no operands``."""
+    return f"{amount or 'no'} {what}{'' if amount == 1 else 's'}"

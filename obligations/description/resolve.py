@@ -1,0 +1,517 @@
+"""What the names of a net description mean: syntax to :class:`~obligations.description.model.Net`.
+
+Everything is checked where it is read, and the first thing amiss is the one error raised, at its
+place in the text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from lark import Token
+
+from obligations.description import text
+from obligations.description.block import read_block
+from obligations.description.context import Context
+from obligations.description.declared import check_names
+from obligations.description.model import (
+    Block,
+    Capstone,
+    Convention,
+    Dim,
+    Forward,
+    Kind,
+    Layer,
+    Net,
+    Option,
+    Parameter,
+    Scale,
+    Shape,
+    Site,
+    WeightField,
+)
+from obligations.description.names import count, number, show_dim, show_shape, substitute, symbol
+from obligations.description.text import at
+from obligations.errors import ObligationsError, Source, nearest
+from obligations.lean.printer import term
+from obligations.lean.syntax import App, Num, Term
+from obligations.ops import definitions, operations
+from obligations.ops.base import Padding
+
+PRECISION = ("switch", "f32")
+"""Values of the setting every net has; the first is the default."""
+CONVENTIONS = ("batchnorm", "padding", "pool", "activation", "loss", "biases")
+LOSSES = ("cross-entropy", "label-smoothed cross-entropy")
+"""How the words on the loss begin: the loss row is stated for these, the first at ``α = 0``."""
+PADDINGS: tuple[Padding, ...] = ("symmetric", "XLA")
+
+
+def resolve(source: Source, described: text.NetText, settings: Mapping[str, str]) -> Net:
+    """The net that ``described`` describes, under ``settings``."""
+    net = _context(source, described, settings)
+    header = described.header
+    assert header.lean is not None
+    assert header.input is not None
+    blocks = _blocks(net)
+    check_names(net)
+    _check_records(net, blocks)
+    input_shape = tuple(_literal_size(net, d) for d in header.input.shape)
+    weights = _weights(net)
+    layers = _layers(net, blocks, weights, input_shape)
+    return Net(
+        source=source,
+        name=str(header.name),
+        prefix=str(header.prefix),
+        namespace=str(header.lean[0]),
+        module=str(header.lean[1]),
+        imports=tuple(str(i) for i in header.imports),
+        input=str(header.input.name),
+        input_shape=input_shape,
+        classes=net.classes,
+        conventions=_conventions(net, blocks),
+        options=tuple(net.options.values()),
+        record=str(described.weights.record),
+        weights=tuple(weights.values()),
+        blocks=blocks,
+        layers=layers,
+        forward=_forward(net, blocks, weights),
+        capstone=_capstone(net, layers),
+        order=_order(net, blocks),
+        artifact=_artifact(net, layers),
+        scale=_scale(net, layers, input_shape),
+        settings=net.settings,
+    )
+
+
+def _context(source: Source, net: text.NetText, settings: Mapping[str, str]) -> Context:
+    """Header, options and settings, and the padding convention: what the rest depends on."""
+    header = net.header
+    start = Context(source, net, "", "symmetric", {}, {})
+    if header.twice is not None:
+        start.fail(header.twice, f"the net {header.name} has a second line of this kind")
+    for word in ("lean", "input", "classes"):
+        if getattr(header, word) is None:
+            start.fail(header.name, f"the net {header.name} has no `{word}` line")
+    assert header.classes is not None
+    start.known(net.weights.classes, [str(header.classes)], "the symbol of the classes is not")
+    options = _options(start)
+    for line in net.conventions:
+        start.known(line.name, CONVENTIONS, "unknown convention")
+    padding = next((c for c in net.conventions if c.name == "padding"), None)
+    if padding is None:
+        start.fail(
+            header.name,
+            "the conventions do not say the padding of stride-2 sites",
+            "add a line `padding symmetric` or `padding XLA`",
+        )
+    value = padding.value.strip()
+    if value not in PADDINGS:
+        start.fail(padding.value, f"unknown padding '{value}'", nearest(value, PADDINGS))
+    chosen = _settings(options, settings)
+    return Context(source, net, str(header.classes), value, options, chosen)
+
+
+def _options(net: Context) -> dict[str, Option]:
+    lines = net.text.options
+    net.distinct((o.name for o in lines), "option")
+    net.distinct((o.binder for o in lines), "binder")
+    for o in lines:
+        if o.name == "precision":
+            net.fail(o.name, "every net has the option 'precision': it is not described")
+        if len(o.values) < 2:
+            net.fail(o.name, f"option '{o.name}' has one value; it needs two at least")
+        net.distinct(o.values, "value")
+    return {
+        str(o.name): Option(
+            str(o.name), tuple(map(str, o.values)), str(o.binder), o.type, o.where, at(o.name)
+        )
+        for o in lines
+    }
+
+
+def _settings(options: Mapping[str, Option], given: Mapping[str, str]) -> dict[str, str]:
+    """The value of every option, ``precision`` first."""
+    values = {"precision": PRECISION, **{name: o.values for name, o in options.items()}}
+    for key, value in given.items():
+        if key not in values:
+            raise ObligationsError(f"unknown option '{key}'", hint=nearest(key, values))
+        if value not in values[key]:
+            raise ObligationsError(
+                f"option '{key}' has no value '{value}'", hint=nearest(value, values[key])
+            )
+    return {key: given.get(key, allowed[0]) for key, allowed in values.items()}
+
+
+def _conventions(net: Context, blocks: Mapping[str, Block]) -> dict[str, Convention]:
+    """The conventions, held against the sites where a site can contradict one."""
+    lines = net.text.conventions
+    net.distinct((c.name for c in lines), "convention")
+    found = {}
+    for line in lines:
+        value = line.value.strip()
+        if line.name == "batchnorm" and value != "batch":
+            message = f"unknown statistics of BatchNorm '{value}'"
+            net.fail(line.value, message, "valid here: batch")
+        if line.name == "loss" and not value.startswith(LOSSES):
+            message = f"the loss cannot be '{value}'"
+            net.fail(line.value, message, f"it begins with {' or '.join(LOSSES)}")
+        if line.name == "pool":
+            _check_pools(net, line.value, blocks)
+        if line.name == "activation":
+            _check_activations(net, line.value, blocks)
+        red = line.red[1:-1]
+        found[str(line.name)] = Convention(str(line.name), value, red, line.recorded, at(line.name))
+    return found
+
+
+def _check_pools(net: Context, value: Token, blocks: Mapping[str, Block]) -> None:
+    """The pools of the sites have the window and stride that the convention states."""
+    window = re.match(r"([0-9]+)\s*[×x]\s*([0-9]+)\s+stride\s+([0-9]+)", value)
+    if window is None:
+        net.fail(
+            value, "the pools are not described", "write the window and stride: `3×3 stride 2`"
+        )
+    stated = tuple(map(int, window.groups()))
+    pools = [
+        (s.axes.get("kH"), s.axes.get("kW"), s.operation.stride)
+        for b in blocks.values()
+        for of_kind in b.sites.values()
+        for s in of_kind
+        if s.operation is not None and s.operation.window_gap is not None
+    ]
+    if not pools:
+        net.fail(value, "the convention speaks of pools, but no site is one")
+    for height, width, stride in pools:
+        if (height, width, stride) != stated:
+            message = f"a site is {height}×{width} stride {stride}, and the convention says not"
+            net.fail(value, message)
+
+
+def _check_activations(net: Context, value: Token, blocks: Mapping[str, Block]) -> None:
+    """The activations that the convention names are those of the sites."""
+    # What has kinks and no window: a pool's kinks lie between its inputs.
+    table = {op.word for op in operations().values() if op.kinks and not op.kernel}
+    sites = (s for b in blocks.values() for of_kind in b.sites.values() for s in of_kind)
+    used = {s.operation.word for s in sites if s.operation} & table
+    named = set(re.findall(r"\w+", value)) - {"and"}
+    for word in sorted(named - used):
+        if word not in table:
+            net.fail(value, f"unknown activation '{word}'", nearest(word, table))
+        net.fail(value, f"the convention says {word}, but no site is a {word}")
+    for word in sorted(used - named):
+        net.fail(value, f"the convention does not say {word}, but a site is a {word}")
+
+
+def _blocks(net: Context) -> dict[str, Block]:
+    blocks = net.text.blocks
+    net.distinct((b.name for b in blocks), "block")
+    for role in ("stem", "head"):
+        if not any(b.role == role for b in blocks):
+            net.fail(
+                net.text.header.name,
+                f"the net has no {role}",
+                f"add a section that starts with `{role} (`",
+            )
+    kinds = [k.name for b in blocks for k in b.kinds]
+    net.distinct([*(b.name for b in blocks if not b.kinds), *kinds], "kind")
+    return {str(b.name): read_block(net, b) for b in blocks}
+
+
+def _check_records(net: Context, blocks: Mapping[str, Block]) -> None:
+    """Blocks with one weight record agree on the types of its fields."""
+    known: dict[tuple[str, str], tuple[str, Parameter]] = {}
+    for block in blocks.values():
+        if block.record is None:
+            continue
+        # By place: blocks may call the record's widths differently.
+        widths = {symbol(w): symbol(f"width {i + 1}") for i, w in enumerate(block.widths)}
+        for site in (s for of_kind in block.sites.values() for s in of_kind):
+            types = {p.symbol: p.type for p in site.operation.parameters} if site.operation else {}
+            for p in site.parameters:
+                head, *axes = types.get(p.symbol, "ℝ").split()
+                sizes = [number(0) + site.axes[a] for a in axes if a in site.axes]
+                shown = " ".join([head, *map(show_dim, sizes)])
+                said = " ".join([head, *(show_dim(d.xreplace(widths)) for d in sizes)])
+                before, first = known.setdefault((block.record[1], p.lean), (said, p))
+                if before != said:
+                    net.fail(
+                        p.span,
+                        f"{block.record[1]} has the field {p.lean} with another type on line "
+                        f"{first.span.line}; here it is {shown}",
+                    )
+
+
+def _literal_size(net: Context, dim: text.Dim) -> Dim:
+    if dim.symbol is not None or dim.factor < 1:
+        net.fail(dim.span, "the sizes of the net's input are numbers, from 1 on")
+    return number(dim.factor)
+
+
+def _weights(net: Context) -> dict[str, WeightField]:
+    lines = net.text.weights.fields
+    net.distinct((n for line in lines for n in line.names), "field")
+    return {str(n): WeightField(str(n), line.type, at(n)) for line in lines for n in line.names}
+
+
+def _shown(type_: Term) -> str:
+    return term(type_, width=10_000)
+
+
+def _layers(
+    net: Context,
+    blocks: Mapping[str, Block],
+    weights: Mapping[str, WeightField],
+    input_shape: Shape,
+) -> tuple[Layer, ...]:
+    """The layers, whose sizes chain from the net's input and whose weights fit."""
+    lines = net.text.layers
+    net.distinct((n for line in lines for n in line.names), "layer")
+    before, shape = "the net's input", input_shape
+    layers = []
+    used: set[str] = set()
+    for line in lines:
+        block, kind = _layer_kind(net, line, blocks)
+        values = _layer_values(line, block, kind)
+        takes = substitute(block.input_shape, values)
+        gives = substitute(block.sites[kind.name][-1].shape, values)
+        for name in line.names:
+            if takes != shape:
+                message = f"{name} takes {show_shape(takes)}, but {before} is {show_shape(shape)}"
+                net.fail(name, message)
+            if block.record is not None:
+                _check_record(net, name, block, values, weights)
+                used.add(str(name))
+            before, shape = f"the output of {name}", gives
+            widths = tuple(int(w) for w in line.widths)
+            size = int(line.height), int(line.width)
+            layers.append(Layer(str(name), block.name, kind.name, widths, *size, at(name)))
+        if block.loose:
+            _check_loose(net, line.names[0], block, values, weights)
+            used.update(f for group in block.loose for _, f in group)
+    for field, weight in weights.items():
+        if field not in used:
+            net.fail(weight.span, f"no layer uses the weights '{field}'")
+    return tuple(layers)
+
+
+def _layer_kind(
+    net: Context, line: text.LayerLine, blocks: Mapping[str, Block]
+) -> tuple[Block, Kind]:
+    """The kind a layer is of, with as many widths as the layer gives."""
+    if line.kind is None:
+        block = next(b for b in blocks.values() if b.role == line.names[0])
+        kind = block.kinds[0]
+    else:
+        inner = {k.name: (b, k) for b in blocks.values() if b.role == "block" for k in b.kinds}
+        block, kind = inner[net.known(line.kind, inner, "unknown kind")]
+    if len(line.widths) != len(kind.widths):
+        net.fail(
+            at(line.widths[0], line.widths[-1]),
+            f"{kind.name} has {count(len(kind.widths), 'width')} ({' '.join(kind.widths)}); "
+            f"found {len(line.widths)}",
+        )
+    for size in (*line.widths, line.height, line.width):
+        if int(size) < 1:
+            net.fail(size, "a size is at least 1")
+    return block, kind
+
+
+def _layer_values(line: text.LayerLine, block: Block, kind: Kind) -> dict[Dim, Dim]:
+    """What a layer puts for the symbols of its block."""
+    own = {symbol(n): number(int(w)) for n, w in zip(kind.widths, line.widths, strict=True)}
+    values = {symbol(n): own[p] for n, p in zip(block.widths, kind.pattern, strict=True)}
+    values[symbol(block.height)] = number(int(line.height))
+    values[symbol(block.width)] = number(int(line.width))
+    return values
+
+
+def _check_record(
+    net: Context,
+    name: Token,
+    block: Block,
+    values: Mapping[Dim, Dim],
+    weights: Mapping[str, WeightField],
+) -> None:
+    """A layer's field of the weight record is the block's record at the layer's widths."""
+    assert block.record is not None
+    if name not in weights:
+        net.fail(name, f"the weights have no field '{name}'", nearest(name, weights))
+    wanted = " ".join([block.record[1], *(str(values[symbol(w)]) for w in block.widths)])
+    found = weights[name]
+    if _shown(found.type) != wanted:
+        net.fail(
+            name,
+            f"layer {name} needs {wanted}; its weights are {_shown(found.type)} "
+            f"(line {found.span.line})",
+        )
+
+
+def _check_loose(
+    net: Context,
+    layer: Token,
+    block: Block,
+    values: Mapping[Dim, Dim],
+    weights: Mapping[str, WeightField],
+) -> None:
+    """The fields of the weight record have the types at which an end of the net uses them."""
+    line = next(
+        e
+        for b in net.text.blocks
+        if b.name == block.name
+        for e in b.entries
+        if isinstance(e, text.Loose)
+    )
+    for _, fields in line.groups:
+        for token in fields:
+            net.known(token, weights, "the weights have no field")
+    for site in (s for sites in block.sites.values() for s in sites):
+        assert site.operation is not None or not site.parameters
+        types = {p.symbol: p.type for p in site.operation.parameters} if site.operation else {}
+        for p in site.parameters:
+            field = weights[p.field]
+            wanted = _type_at(types.get(p.symbol, "ℝ"), site, values, block, field.type)
+            if wanted is not None and _shown(field.type) != wanted:
+                net.fail(
+                    layer,
+                    f"the {block.name} needs {p.field} : {wanted}; it is {_shown(field.type)} "
+                    f"(line {field.span.line})",
+                )
+
+
+def _type_at(
+    template: str, site: Site, values: Mapping[Dim, Dim], block: Block, found: Term
+) -> str | None:
+    """``Kernel4 oc ic kH kW`` at a layer's sizes.
+
+    A kernel side that stays a symbol is the found type's own; ``None`` if the template is more
+    than a name and axes.
+    """
+    head, *axes = template.split()
+    arguments: Sequence[object] = found.args if isinstance(found, App) else ()
+    parts = [head]
+    for i, axis in enumerate(axes):
+        if axis not in site.axes:
+            return None
+        dim = site.axes[axis]
+        if isinstance(dim, int):
+            parts.append(str(dim))
+        elif str(dim) in block.bundle_pins:
+            parts.append(str(block.bundle_pins[str(dim)]))
+        elif axis in ("kH", "kW"):
+            given = arguments[i] if i < len(arguments) else None
+            parts.append(str(given.value) if isinstance(given, Num) else axis)
+        else:
+            parts.append(str(dim.xreplace(values)))
+    return " ".join(parts)
+
+
+def _forward(
+    net: Context, blocks: Mapping[str, Block], weights: Mapping[str, WeightField]
+) -> Forward:
+    """What the library's forward computes; whether it is what the layers say is not asked here."""
+    forward = net.text.forward
+    kinds = [k.name for b in blocks.values() if b.role == "block" for k in b.kinds]
+    records = [n for n, w in weights.items() if isinstance(w.type, App)]
+    last = len(forward.steps) - 1
+    for i, step in enumerate(forward.steps):
+        if step.field is not None:
+            if i in (0, last):
+                net.fail(step.kind, "the forward begins with the stem and ends with the head")
+            net.known(step.kind, kinds, "unknown kind")
+            net.known(step.field, records, "the weights have no field")
+        elif (step.kind.type == "STEM") != (i == 0) or (step.kind.type == "HEAD") != (i == last):
+            net.fail(step.kind, "the forward begins with the stem and ends with the head")
+    for option, _ in forward.variants:
+        net.known(option, net.options, "unknown option")
+    net.distinct((o for o, _ in forward.variants), "option")
+    named = {str(o) for o, _ in forward.variants}
+    for on in net.options:
+        if net.is_on(on) and on not in named:
+            message = f"{forward.name} has no variant with {on}"
+            net.fail(forward.name, message, f"add a line `with {on}: NAME`")
+    return Forward(
+        str(forward.name),
+        str(forward.prefix),
+        tuple((str(s.kind), str(s.field or "")) for s in forward.steps),
+        {str(o): str(name) for o, name in forward.variants},
+        at(forward.name),
+    )
+
+
+def _capstone(net: Context, layers: Sequence[Layer]) -> Capstone:
+    capstone = net.text.capstone
+    # One for each block's output and one for the stem's.
+    wanted = len(layers) - 1
+    if len(capstone.outputs) != wanted:
+        net.fail(
+            capstone.outputs[0],
+            f"the net has {wanted - 1} blocks, so that {wanted} outputs are named; "
+            f"found {len(capstone.outputs)}",
+        )
+    net.distinct(capstone.outputs, "output")
+    return Capstone(
+        str(capstone.name),
+        str(capstone.loss),
+        capstone.cotangent is None,
+        tuple(str(o) for o in capstone.outputs),
+        at(capstone.name),
+    )
+
+
+def _order(net: Context, blocks: Mapping[str, Block]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """The order of the file: every block's cotangents and bundle once."""
+    lines = net.text.file
+    for word, known, what in (
+        ("define", definitions(), "unknown definition"),
+        ("cotangents", blocks, "unknown block"),
+        ("bundles", blocks, "unknown block"),
+    ):
+        names = [n for what_, ns in lines if what_ == word for n in ns]
+        for name in names:
+            net.known(name, known, what)
+        net.distinct(names, f"{word} of")
+        for block in blocks if known is blocks else ():
+            if block not in names:
+                net.fail(lines[0][0], f"the file has no `{word}` of {block}")
+    seen: set[str] = set()
+    for word, blocks_named in lines:
+        for name in blocks_named:
+            if word == "cotangents":
+                seen.add(str(name))
+            elif word == "bundles" and name not in seen:
+                net.fail(name, f"the bundle of {name} comes before its cotangents, which it reads")
+    return tuple((str(word), tuple(str(n) for n in names)) for word, names in lines)
+
+
+def _artifact(net: Context, layers: Sequence[Layer]) -> dict[str, str]:
+    pairs = net.text.artifact
+    net.distinct((layer for layer, _ in pairs), "layer")
+    for layer, _ in pairs:
+        net.known(layer, [x.name for x in layers], "unknown layer")
+    return {str(layer): str(name) for layer, name in pairs}
+
+
+def _scale(net: Context, layers: Sequence[Layer], input_shape: Shape) -> Scale:
+    """The narrowing of the whole net; every size is a multiple of the one it starts from."""
+    scale = net.text.scale
+    for given in (scale.channels, scale.size, scale.height, scale.width):
+        if int(given) < 1:
+            net.fail(given, "this must be at least 1")
+    size = int(scale.size)
+    for layer in layers:
+        if layer.height % size or layer.width % size:
+            net.fail(
+                scale.size,
+                f"layer {layer.name} (line {layer.span.line}) is {layer.height} × {layer.width}, "
+                f"which is no multiple of {size}",
+            )
+        for channels in layer.widths:
+            # The net's own input keeps its channels.
+            if channels % int(scale.channels) and channels != int(input_shape[0]):
+                net.fail(
+                    scale.channels,
+                    f"layer {layer.name} (line {layer.span.line}) has {channels} channels, "
+                    f"which is no multiple of {scale.channels}",
+                )
+    return Scale(int(scale.channels), size, int(scale.height), int(scale.width))

@@ -1,0 +1,926 @@
+"""Every single-point fault of a net's backward, made on one side after it is resolved.
+
+The forward keeps its meaning. A fault is made in a block's resolved chain (incoming cotangents
+stay put), in a declaration as it is written, in the threading of the whole net, or in its loss.
+Whether it is caught is asked elsewhere (:mod:`obligations.mutation.mutants`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+
+from obligations.description.model import Net, Parameter, Shape
+from obligations.errors import ObligationsError
+from obligations.lean import printer
+from obligations.lean import syntax as s
+from obligations.lean.elab import Environment
+from obligations.ops import operations
+from obligations.ops.base import Operation
+from obligations.ops.loss import LOSS_STRINGS
+from obligations.statements.dag import (
+    INCOMING,
+    Emitted,
+    FanIn,
+    Forward,
+    ReadOf,
+    Step,
+    emitted_graph,
+    sources_of,
+)
+from obligations.statements.derive import STRINGS, Deriver, Section
+from obligations.statements.obligation import Declaration, Obligation
+from obligations.statements.spell import vec
+from obligations.statements.thread import LOSS, Handed, Threading, Tied, threading
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """The resolved chains of a block, changed."""
+
+    section: Section
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """One name in one declaration, changed: ``old`` at ``slot`` of ``head`` is ``new``.
+
+    ``covers`` are the symbols of the parameters that the clause ties, where it is in one.
+    """
+
+    declaration: Declaration
+    head: str
+    slot: str
+    old: str
+    new: str
+    covers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Threaded:
+    """The threading of the whole net, changed."""
+
+    thread: Threading
+
+
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The capstone or the loss lemma, changed; ``exchange`` is the name changed, if it is one."""
+
+    declaration: Declaration
+    exchange: Written | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One fault.
+
+    Attributes
+    ----------
+    fault
+        What kind of fault: a heading of the table of results.
+    block
+        The block it is in; empty for the whole net.
+    text
+        What was changed, in one sentence.
+    change
+        The changed thing; ``None`` where the fault cannot be written down.
+    refused
+        Why it cannot.
+    """
+
+    fault: str
+    block: str
+    text: str
+    change: Chains | Written | Threaded | Whole | None
+    refused: str = ""
+
+
+# -- in a chain --------------------------------------------------------------------------------
+
+
+def _with(
+    emitted: Emitted,
+    nodes: Mapping[str, Step | FanIn] | None = None,
+    reads: Mapping[str, ReadOf] | None = None,
+    output: str | None = None,
+) -> Emitted:
+    nodes = emitted.nodes if nodes is None else nodes
+    return replace(
+        emitted,
+        nodes=nodes,
+        reads=emitted.reads if reads is None else reads,
+        output=emitted.output if output is None else output,
+        graph=emitted_graph(nodes),
+    )
+
+
+def _put(emitted: Emitted, node: Step | FanIn) -> Emitted:
+    return _with(emitted, {n: node if n == node.name else v for n, v in emitted.nodes.items()})
+
+
+def _gone(emitted: Emitted, name: str, instead: str) -> Emitted:
+    """``emitted`` without the value ``name``; what read it reads ``instead``."""
+
+    def moved(value: str) -> str:
+        return instead if value == name else value
+
+    nodes: dict[str, Step | FanIn] = {}
+    for n, node in emitted.nodes.items():
+        if n == name:
+            continue
+        if isinstance(node, Step):
+            nodes[n] = replace(node, incoming=moved(node.incoming))
+        else:
+            left, right = node.operands
+            nodes[n] = replace(node, operands=(moved(left), moved(right)))
+    reads = {p: replace(r, cotangent=moved(r.cotangent)) for p, r in emitted.reads.items()}
+    output = emitted.output
+    return replace(
+        emitted,
+        nodes=nodes,
+        reads=reads,
+        output=None if output is None else moved(output),
+        graph=emitted_graph(nodes),
+    )
+
+
+def _shape(fwd: Forward, at: str) -> Shape:
+    return fwd.block.input_shape if at == fwd.block.input else fwd.sites[at].shape
+
+
+def _downstream(emitted: Emitted, name: str) -> set[str]:
+    """``name`` and every chain value that depends on it."""
+    found = {name}
+    for node in emitted.nodes.values():
+        if found & set(sources_of(node)):
+            found.add(node.name)
+    # The textual order need not be that of use.
+    grown = True
+    while grown:
+        more = {n.name for n in emitted.nodes.values() if found & set(sources_of(n))} - found
+        found |= more
+        grown = bool(more)
+    return found
+
+
+class _Chain:
+    """The faults of one block's chain."""
+
+    def __init__(self, section: Section) -> None:
+        self.section = section
+        self.block = section.block.name
+        self.first = section.first.name
+        self.fwd = section.forwards[self.first]
+        self.emitted = section.emitted[self.first]
+
+    def mutant(
+        self, fault: str, text: str, edit: Callable[[Emitted], Emitted], kind: str | None = None
+    ) -> Mutant:
+        """``edit`` at every kind (or at one): a render is one text for all of them."""
+        changed = {k: edit(e) if kind in (None, k) else e for k, e in self.section.emitted.items()}
+        return Mutant(fault, self.block, text, Chains(replace(self.section, emitted=changed)))
+
+    def values(self, fwd: Forward, emitted: Emitted) -> dict[str, Shape]:
+        """Every chain value with its shape, the incoming cotangent first."""
+        return {n: _shape(fwd, emitted.at(n, fwd)) for n in (INCOMING, *emitted.nodes)}
+
+    def all(self) -> Iterator[Mutant]:
+        """Every fault, by kind of fault."""
+        yield from self.reads()
+        seen: set[str] = set()
+        for kind in self.section.block.kinds:
+            fwd, emitted = self.section.forwards[kind.name], self.section.emitted[kind.name]
+            for node in emitted.nodes.values():
+                if node.name in seen:
+                    continue
+                seen.add(node.name)
+                if isinstance(node, FanIn):
+                    yield from self.fan_in(kind.name, fwd, emitted, node)
+                else:
+                    yield from self.step(fwd, emitted, node)
+            yield from self.skip(kind.name, emitted)
+        yield from self.family()
+
+    # -- reads ---------------------------------------------------------------------------------
+
+    def reads(self) -> Iterator[Mutant]:
+        """Each read, and each pair one clause ties, moved to each other value of its shape."""
+        shapes = self.values(self.fwd, self.emitted)
+        names = {p.lean: p.render for p in self.fwd.trained()}
+        groups: dict[tuple[str, ...], None] = {}
+        for site in self.fwd.sites.values():
+            own = {p.symbol: p.lean for p in site.parameters}
+            clauses = () if site.operation is None else site.operation.clauses
+            for clause in clauses:
+                covered = tuple(names[own[c]] for c in clause.covers)
+                groups |= {(one,): None for one in covered} | {covered: None}
+        for group in groups:
+            right = self.emitted.reads[group[0]].cotangent
+            for value, shape in shapes.items():
+                if value == right or shape != shapes[right]:
+                    continue
+                yield self.mutant(
+                    "read moved",
+                    f"{' and '.join(group)} read {value} instead of {right}",
+                    partial(self._read, group=group, value=value),
+                )
+
+    @staticmethod
+    def _read(emitted: Emitted, group: tuple[str, ...], value: str) -> Emitted:
+        if value != INCOMING and value not in emitted.nodes:
+            return emitted
+        changed = {p: replace(emitted.reads[p], cotangent=value) for p in group}
+        return _with(emitted, reads={**emitted.reads, **changed})
+
+    # -- fan-in --------------------------------------------------------------------------------
+
+    def fan_in(self, kind: str, fwd: Forward, emitted: Emitted, node: FanIn) -> Iterator[Mutant]:
+        left, right = node.operands
+        for lost, kept in ((left, right), (right, left)):
+            yield self.mutant(
+                "fan-in operand dropped",
+                f"{node.name} is {kept}: {lost} is dropped",
+                partial(_gone, name=node.name, instead=kept),
+                kind,
+            )
+        for twice in (left, right):
+            yield self.mutant(
+                "fan-in operand doubled",
+                f"{node.name} adds {left}, {right} and {twice} again",
+                partial(self._again, node=node, twice=twice),
+                kind,
+            )
+        shapes = self.values(fwd, emitted)
+        below = _downstream(emitted, node.name)
+        for place, have in enumerate(node.operands):
+            for value, shape in shapes.items():
+                if value in (have, *below) or shape != shapes[have]:
+                    continue
+                operands = (value, right) if place == 0 else (left, value)
+                yield self.mutant(
+                    "fan-in operand exchanged",
+                    f"{node.name} adds {' and '.join(operands)}",
+                    partial(_put, node=replace(node, operands=operands)),
+                    kind,
+                )
+
+    @staticmethod
+    def _again(emitted: Emitted, node: FanIn, twice: str) -> Emitted:
+        inner = replace(node, name=f"{node.name}′")
+        nodes: dict[str, Step | FanIn] = {}
+        for name, old in emitted.nodes.items():
+            if name == node.name:
+                nodes[inner.name] = inner
+                nodes[name] = replace(node, operands=(inner.name, twice))
+            else:
+                nodes[name] = old
+        return _with(emitted, nodes)
+
+    def skip(self, kind: str, emitted: Emitted) -> Iterator[Mutant]:
+        """The incoming cotangent added to what the block hands on."""
+        if emitted.output is None:
+            return
+        name = f"{emitted.output}″"
+        added = FanIn(name, (emitted.output, INCOMING), self.fwd.block.input, emitted.span)
+        yield self.mutant(
+            "skip added",
+            f"{kind} hands on {emitted.output} + {INCOMING}",
+            partial(self._added, node=added),
+            kind,
+        )
+
+    @staticmethod
+    def _added(emitted: Emitted, node: FanIn) -> Emitted:
+        return _with(emitted, {**emitted.nodes, node.name: node}, output=node.name)
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    def step(self, fwd: Forward, emitted: Emitted, node: Step) -> Iterator[Mutant]:
+        pool = node.operation.window_gap is not None
+        if node.saved is not None:
+            wanted = fwd.real(node.saved)
+            for name in (fwd.block.input, *fwd.sites):
+                if fwd.real(name) != name or name == wanted:
+                    continue
+                if _shape(fwd, name) != _shape(fwd, wanted):
+                    continue
+                yield self.mutant(
+                    "pool's saved value exchanged" if pool else "saved activation exchanged",
+                    f"{node.name} saves {name} instead of {node.saved}",
+                    partial(_put, node=replace(node, saved=name)),
+                )
+        if node.weight is not None:
+            yield from self.weight(fwd, node)
+        yield from self.operation(node)
+        shapes = self.values(fwd, emitted)
+        below = _downstream(emitted, node.name)
+        for value, shape in shapes.items():
+            if value in (node.incoming, *below) or shape != shapes[node.incoming]:
+                continue
+            yield self.mutant(
+                "incoming cotangent exchanged",
+                f"{node.name} reads {value} instead of {node.incoming}",
+                partial(self._incoming, node=node, value=value),
+            )
+        yield self.mutant(
+            "step lost",
+            f"{node.name} is {node.incoming}: {node.token} is lost",
+            partial(_gone, name=node.name, instead=node.incoming),
+        )
+
+    @staticmethod
+    def _incoming(emitted: Emitted, node: Step, value: str) -> Emitted:
+        if value != INCOMING and value not in emitted.nodes:
+            return emitted
+        return _put(emitted, replace(node, incoming=value))
+
+    def weight(self, fwd: Forward, node: Step) -> Iterator[Mutant]:
+        deriver = Deriver(self.section)
+        assert node.weight is not None
+        own = fwd.parameters[node.weight]
+        type_ = _text(deriver.parameter_type(own))
+        for name, other in fwd.parameters.items():
+            if name == node.weight or _text(deriver.parameter_type(other)) != type_:
+                continue
+            scales = own.symbol == other.symbol and "γ" in own.symbol
+            yield self.mutant(
+                "γ taken from a neighbour" if scales else "weight exchanged",
+                f"{node.name} takes {name} instead of {node.weight}",
+                partial(_put, node=replace(node, weight=name)),
+            )
+
+    def operation(self, node: Step) -> Iterator[Mutant]:
+        """Each other step with operands of the same kind in its place."""
+        mine = node.operation
+        for other in operations().values():
+            same = other.backward.operands == mine.backward.operands
+            if not same or other.backward.lean == mine.backward.lean:
+                continue
+            fault = _exchange(mine, other)
+            token = other.backward.token or other.backward.lean.split(" ")[0]
+            text = f"{node.name} is {token or 'a step'} instead of {node.token}"
+            if not other.backward.lean:
+                if fault == _PADDING:
+                    missing = f"the library has no step for a {other.noun} padded {other.padding}"
+                    yield Mutant(fault, self.block, text, None, missing)
+                continue
+            yield self.mutant(
+                fault,
+                text,
+                partial(_put, node=replace(node, token=token, operation=other)),
+            )
+
+    def family(self) -> Iterator[Mutant]:
+        """The gradient nodes of the block's strided layers, of the other padding."""
+        paddings = {
+            site.operation.padding
+            for site in self.fwd.sites.values()
+            if site.operation is not None and site.operation.padding is not None
+        }
+        for padding in sorted(paddings):
+            other: Literal["symmetric", "XLA"] = "XLA" if padding == "symmetric" else "symmetric"
+            yield self.mutant(
+                "gradient nodes of the other padding",
+                f"the gradient nodes of {self.block} are {other}",
+                partial(replace, family=other),
+            )
+
+
+_PADDING = "step of the other padding"
+
+
+def _exchange(mine: Operation, other: Operation) -> str:
+    if mine.word == other.word and mine.stride == other.stride:
+        return _PADDING
+    masks = [bool(o.kinks) and o.window_gap is None for o in (mine, other)]
+    return "mask of the other kind" if all(masks) else "step of another operation"
+
+
+def _text(term: s.Term) -> str:
+    return printer.term(term, width=10_000)
+
+
+def chain_mutants(section: Section) -> Iterator[Mutant]:
+    """Every fault of a block's resolved chain."""
+    return _Chain(section).all()
+
+
+# -- in a declaration as it is written ---------------------------------------------------------
+
+
+_Exchange = tuple[s.Term, str, str, str, str]
+
+
+def exchanges(
+    term: s.Term, others: Callable[[str], Iterable[str]], env: Environment
+) -> Iterator[_Exchange]:
+    """``term`` with one name in one place exchanged, for each place and each other name.
+
+    Yields the new term, the head and the slot the name stands in, the old name and the new one.
+    Bound names and named arguments are left alone.
+    """
+    yield from _exchanges(term, others, env, "", "")
+
+
+def _exchanges(
+    term: s.Term | s.NamedArg,
+    others: Callable[[str], Iterable[str]],
+    env: Environment,
+    head: str,
+    slot: str,
+) -> Iterator[_Exchange]:
+    def inside(part: s.Term, put: Callable[[s.Term], s.Term]) -> Iterator[_Exchange]:
+        for new, *rest in _exchanges(part, others, env, head, slot):
+            yield (put(new), *rest)  # type: ignore[misc]
+
+    match term:
+        case s.Ident(name):
+            for other in others(name):
+                yield replace(term, name=other), head, slot, name, other
+        case s.App(fn, args):
+            own = fn.name if isinstance(fn, s.Ident) else ""
+            slots = _slots(fn, env)
+            place = 0
+            for i, arg in enumerate(args):
+                if isinstance(arg, s.NamedArg):
+                    continue
+                at = slots[place] if place < len(slots) else ""
+                place += 1
+                for new, *rest in _exchanges(arg, others, env, own, at):
+                    yield (replace(term, args=(*args[:i], new, *args[i + 1 :])), *rest)  # type: ignore[misc]
+            yield from inside(fn, lambda new: replace(term, fn=new)) if not own else ()
+        case s.Proj(inner):
+            yield from inside(inner, lambda new: replace(term, term=new))
+        case s.Bin(_, left, right):
+            yield from inside(left, lambda new: replace(term, left=new))
+            yield from inside(right, lambda new: replace(term, right=new))
+        case s.Bind(_, groups, body):
+            bound = {n for g in groups for n in g.names}
+
+            def free(name: str) -> Iterable[str]:
+                return () if name in bound else others(name)
+
+            for new, *rest in _exchanges(body, free, env, head, slot):
+                yield (replace(term, body=new), *rest)  # type: ignore[misc]
+        case s.Ascribe(inner, _):
+            yield from inside(inner, lambda new: replace(term, term=new))
+        case s.Anon(items) | s.Tuple(items):
+            for i, item in enumerate(items):
+                for new, *rest in _exchanges(item, others, env, head, slot):
+                    yield (replace(term, items=(*items[:i], new, *items[i + 1 :])), *rest)  # type: ignore[misc]
+
+
+def _slots(fn: s.Term, env: Environment) -> list[str]:
+    """Names of the explicit binders of ``fn``."""
+    if isinstance(fn, s.DotIdent):
+        constant = env.find(f"SHlo.{fn.name}")
+    elif isinstance(fn, s.Ident):
+        constant = env.find(fn.name)
+    elif isinstance(fn, s.Proj):
+        constant = None
+    else:
+        return []
+    return [] if constant is None else [p.local.name for p in constant.params if not p.implicit]
+
+
+class _Names:
+    """The names a block's declarations use, by type."""
+
+    def __init__(self, section: Section, obligations: Iterable[Obligation]) -> None:
+        self.section = section
+        deriver = Deriver(section)
+        fwd, block = deriver.fwd, section.block
+        self.types: dict[str, str] = {}
+        parameters: list[Parameter] = [p for x in fwd.sites.values() for p in x.parameters]
+        for p in parameters:
+            name = p.lean if block.record is None else f"{block.record[0]}.{p.lean}"
+            self.types[name] = _text(deriver.parameter_type(p))
+        self.sites = {o.name: o.site for o in obligations if o.kind == "cotangent"}
+        self.fwd = fwd
+        self.values = {
+            block.input: _text(vec(block.input_shape)),
+            block.incoming: _text(vec(_shape(fwd, fwd.output))),
+        }
+
+    def bundle(self, lets: Iterable[tuple[str, s.Term]]) -> dict[str, str]:
+        """Types of everything a clause may mention."""
+        saved = dict(self.section.block.saved)
+        found = {**self.types, **self.values, **dict.fromkeys(STRINGS, "String")}
+        for name, value in lets:
+            site = saved.get(name)
+            if site is None and isinstance(value, s.App) and isinstance(value.fn, s.Ident):
+                site = self.sites.get(value.fn.name)
+            if site is not None:
+                found[name] = _text(vec(_shape(self.fwd, site)))
+        return found
+
+
+def split_lets(term: s.Term) -> tuple[list[tuple[str, s.Term | None, s.Term]], s.Term]:
+    """The ``let``\\ s a term begins with, as name, type and value, and the term after them."""
+    out = []
+    while isinstance(term, s.Let):
+        out.append((term.name, term.type, term.value))
+        term = term.body
+    return out, term
+
+
+def split_clauses(term: s.Term) -> list[s.Term]:
+    """``a ∧ b ∧ c`` as a list."""
+    out = []
+    while isinstance(term, s.Bin) and term.op == "∧":
+        out.append(term.left)
+        term = term.right
+    return [*out, term]
+
+
+def written_mutants(
+    section: Section, obligations: Iterable[Obligation], env: Environment
+) -> Iterator[Mutant]:
+    """One name in one slot of a block's declarations, exchanged for each other of its type.
+
+    In a definition: each parameter. In a bundle's clauses: parameters, saved activations and
+    strings (which cotangent a clause reads is a fault of the chain).
+    """
+    obligations = list(obligations)
+    names = _Names(section, obligations)
+    for obligation in obligations:
+        if obligation.kind in ("value", "cotangent", "graph"):
+            yield from _definition(section, obligation, names, env)
+        elif obligation.kind == "bundle":
+            yield from _clauses(section, obligation, names, env)
+            yield from _other_padding(section, obligation)
+
+
+def _same_type(types: Mapping[str, str]) -> Callable[[str], list[str]]:
+    by_type: dict[str, list[str]] = {}
+    for name, type_ in types.items():
+        by_type.setdefault(type_, []).append(name)
+    return lambda name: [n for n in by_type.get(types.get(name, ""), []) if n != name]
+
+
+def _definition(
+    section: Section, obligation: Obligation, names: _Names, env: Environment
+) -> Iterator[Mutant]:
+    d = obligation.declaration
+    assert d.value is not None
+    for new, head, slot, old, other in exchanges(d.value, _same_type(names.types), env):
+        changed = replace(d, value=new)
+        yield Mutant(
+            "parameter of a definition exchanged",
+            section.block.name,
+            f"{d.name}: {slot or 'a slot'} of {head} is {other} instead of {old}",
+            Written(changed, head, slot, old, other),
+        )
+
+
+def _clauses(
+    section: Section, obligation: Obligation, names: _Names, env: Environment
+) -> Iterator[Mutant]:
+
+    d = obligation.declaration
+    assert d.value is not None
+    bound, body = split_lets(d.value)
+    types = names.bundle((n, v) for n, _, v in bound)
+    same = _same_type(types)
+    cotangents = {
+        n
+        for n, _, v in bound
+        if isinstance(v, s.App) and isinstance(v.fn, s.Ident) and v.fn.name in names.sites
+    } | {section.block.incoming}
+    used = _mentioned(d)
+
+    def others(name: str) -> list[str]:
+        if name in cotangents:
+            return []
+        return [n for n in same(name) if n not in STRINGS or n in used]
+
+    clauses = split_clauses(body)
+    for i, clause in enumerate(clauses):
+        for new, head, slot, old, other in exchanges(clause, others, env):
+            changed = s.conjunction([*clauses[:i], new, *clauses[i + 1 :]])
+            tied = obligation.slots[i].parameters
+            covered = " and ".join(tied)
+            symbols = tuple(names.fwd.parameters[p].symbol for p in tied)
+            yield Mutant(
+                "string of a clause exchanged" if old in STRINGS else "slot of a clause exchanged",
+                section.block.name,
+                f"{d.name}, {covered}: {slot or 'a slot'} of {head} is {other} instead of {old}",
+                Written(replace(d, value=s.lets(bound, changed)), head, slot, old, other, symbols),
+            )
+
+
+def _other_padding(section: Section, obligation: Obligation) -> Iterator[Mutant]:
+    """One clause of a strided layer at the gradient node of the other padding."""
+
+    d = obligation.declaration
+    assert d.value is not None
+    bound, body = split_lets(d.value)
+    clauses = split_clauses(body)
+    fwd = section.forwards[section.first.name]
+    for i, slot in enumerate(obligation.slots):
+        operation = fwd.sites[slot.site].operation
+        assert operation is not None
+        if operation.padding is None:
+            continue
+        other: Literal["symmetric", "XLA"] = (
+            "XLA" if operation.padding == "symmetric" else "symmetric"
+        )
+        flipped = {k: replace(e, family=other) for k, e in section.emitted.items()}
+        symbols = tuple(fwd.parameters[p].symbol for p in slot.parameters)
+        covered = " and ".join(slot.parameters)
+        text = f"{d.name}, {covered}: the gradient node is {other}"
+        fault = "gradient node of the other padding"
+        deriver = Deriver(replace(section, emitted=flipped))
+        try:
+            deriver.cotangents()
+            new = deriver.clause_at(slot.site, symbols)
+        except ObligationsError as error:
+            yield Mutant(fault, section.block.name, text, None, error.message)
+            continue
+        changed = s.conjunction([*clauses[:i], new, *clauses[i + 1 :]])
+        yield Mutant(
+            fault,
+            section.block.name,
+            text,
+            Written(replace(d, value=s.lets(bound, changed)), "", fault, "", "", symbols),
+        )
+
+
+def _mentioned(d: Declaration) -> set[str]:
+    return {n for g in d.binders for n in g.names}
+
+
+# -- in the whole net --------------------------------------------------------------------------
+
+
+def threading_mutants(net: Net) -> Iterator[Mutant]:
+    """Layers exchanged; a layer, a prefix or a cotangent off by one; a kind for another."""
+    thread = threading(net)
+    layers = list(net.layers)
+    for i, a in enumerate(layers):
+        for j in range(i + 1, len(layers)):
+            b = layers[j]
+            if a.block != b.block and j != i + 1:
+                continue
+            order = [*layers]
+            order[i], order[j] = b, a
+            yield Mutant(
+                "two layers exchanged",
+                "",
+                f"the layers {a.name} and {b.name} are exchanged",
+                Threaded(threading(replace(net, layers=tuple(order)))),
+            )
+    names = [x.name for x in layers]
+    cotangents = [LOSS, *net.capstone.outputs]
+    for k, handed in enumerate(thread.handed):
+        for new, fault, text in _handed(net, handed, names, cotangents):
+            changed = (*thread.handed[:k], new, *thread.handed[k + 1 :])
+            yield Mutant(fault, "", text, Threaded(replace(thread, handed=changed)))
+    for k, tied in enumerate(thread.tied):
+        for one, fault, text in _tied(net, tied, names, cotangents):
+            bundles = (*thread.tied[:k], one, *thread.tied[k + 1 :])
+            yield Mutant(fault, "", text, Threaded(replace(thread, tied=bundles)))
+
+
+def _beside(items: list[str], item: str) -> list[str]:
+    at = items.index(item)
+    return [items[i] for i in (at - 1, at + 1) if 0 <= i < len(items)]
+
+
+def _handed(
+    net: Net, handed: Handed, names: list[str], cotangents: list[str]
+) -> Iterator[tuple[Handed, str, str]]:
+    blocks = len(net.layers) - 2
+    for layer in _beside(names, handed.layer):
+        yield (
+            replace(handed, layer=layer),
+            "weights of a neighbour",
+            f"{handed.name} takes the weights of {layer} instead of {handed.layer}",
+        )
+    for before in (handed.before - 1, handed.before + 1):
+        if 0 <= before <= blocks:
+            yield (
+                replace(handed, before=before),
+                "prefix off by one",
+                f"{handed.name} takes the input after block {before} instead of {handed.before}",
+            )
+    for incoming in _beside(cotangents, handed.incoming):
+        yield (
+            replace(handed, incoming=incoming),
+            "cotangent off by one",
+            f"{handed.name} receives {incoming} instead of {handed.incoming}",
+        )
+    block, _ = net.block_of(handed.kind)
+    for kind in block.kinds:
+        if kind.name != handed.kind:
+            yield (
+                replace(handed, kind=kind.name),
+                "kind for another of its type",
+                f"{handed.name} is the input cotangent of {kind.name} instead of {handed.kind}",
+            )
+
+
+def _tied(
+    net: Net, tied: Tied, names: list[str], cotangents: list[str]
+) -> Iterator[tuple[Tied, str, str]]:
+    blocks = len(net.layers) - 2
+    what = f"the bundle of {tied.layer}"
+    for layer in _beside(names, tied.layer):
+        if net.layers[names.index(layer)].block == net.layers[names.index(tied.layer)].block:
+            yield (
+                replace(tied, layer=layer),
+                "weights of a neighbour",
+                f"{what} takes the weights of {layer}",
+            )
+    places = [None, *range(blocks + 1)]
+    at = places.index(tied.before)
+    for i in (at - 1, at + 1):
+        if 0 <= i < len(places):
+            before = places[i]
+            yield (
+                replace(tied, before=before),
+                "prefix off by one",
+                f"{what} takes "
+                + ("the net's input" if before is None else f"the input after block {before}"),
+            )
+    for incoming in _beside(cotangents, tied.incoming):
+        yield (
+            replace(tied, incoming=incoming),
+            "cotangent off by one",
+            f"{what} receives {incoming} instead of {tied.incoming}",
+        )
+
+
+def field_mutants(net: Net, capstone: Declaration, env: Environment) -> Iterator[Mutant]:
+    """At the stem and the head, each weight field exchanged for each other of its type."""
+
+    loose = {f for b in net.blocks.values() for group in b.loose for _, f in group}
+    same = _same_type({f"w.{x.name}": _text(x.type) for x in net.weights if x.name in loose})
+    bound, body = split_lets(capstone.type)
+    clauses = split_clauses(body)
+
+    def mutant(type_: s.Term, where: str, head: str, slot: str, old: str, other: str) -> Mutant:
+        changed = replace(capstone, type=type_)
+        text = f"{where}: {slot or 'a slot'} of {head} is {other} instead of {old}"
+        return Mutant(
+            "field of the weights exchanged",
+            "",
+            text,
+            Whole(changed, Written(changed, head, slot, old, other)),
+        )
+
+    for i, (name, type_, value) in enumerate(bound):
+        for new, *exchange in exchanges(value, same, env):
+            changed = s.lets([*bound[:i], (name, type_, new), *bound[i + 1 :]], body)
+            yield mutant(changed, name, *exchange)
+    for i, clause in enumerate(clauses):
+        for new, *exchange in exchanges(clause, same, env):
+            changed = s.lets(bound, s.conjunction([*clauses[:i], new, *clauses[i + 1 :]]))
+            yield mutant(changed, capstone.name, *exchange)
+
+
+# -- in the loss -------------------------------------------------------------------------------
+
+
+def loss_mutants(net: Net, capstone: Declaration, lemma: Declaration) -> Iterator[Mutant]:
+    """Sign, α or 1/B lost, two of them exchanged, smoothing at the wrong target; strings."""
+    if net.capstone.threaded:
+        bound, body = split_lets(capstone.type)
+
+        for text, fault, value in _graph_faults(bound[0][2]):
+            changed = s.lets([(bound[0][0], bound[0][1], value), *bound[1:]], body)
+            yield Mutant(
+                fault, "", f"{capstone.name}: {text}", Whole(replace(capstone, type=changed))
+            )
+    assert isinstance(lemma.type, s.Bin)
+    left, right = lemma.type.left, lemma.type.right
+    for text, fault, value in _graph_faults(left):
+        type_ = replace(lemma.type, left=value)
+        yield Mutant(fault, "", f"{lemma.name}, left: {text}", Whole(replace(lemma, type=type_)))
+    for text, fault, value in _derivative_faults(right):
+        type_ = replace(lemma.type, right=value)
+        yield Mutant(fault, "", f"{lemma.name}, right: {text}", Whole(replace(lemma, type=type_)))
+
+
+def _negated(term: s.Term, indexed: bool) -> s.Term:
+    if indexed:
+        return s.Bin("-", s.Num(0), term)
+    body = s.Bin("-", s.Num(0), s.app(term, "i"))
+    return s.Bind("fun", (s.Binder(("i",), None, ""),), body)
+
+
+def _rewritten(term: s.Term, at: Callable[[s.Term], s.Term | None]) -> s.Term:
+    """``term`` with the subterms that ``at`` changes; the outermost first."""
+    new = at(term)
+    if new is not None:
+        return new
+    match term:
+        case s.App(fn, args):
+            return replace(
+                term,
+                fn=_rewritten(fn, at),
+                args=tuple(a if isinstance(a, s.NamedArg) else _rewritten(a, at) for a in args),
+            )
+        case s.Bin(_, left, right):
+            return replace(term, left=_rewritten(left, at), right=_rewritten(right, at))
+        case s.Bind(_, _, body):
+            return replace(term, body=_rewritten(body, at))
+    return term
+
+
+def _head(term: s.Term) -> str:
+    return term.fn.name if isinstance(term, s.App) and isinstance(term.fn, s.Ident) else ""
+
+
+def _graph_faults(term: s.Term) -> Iterator[tuple[str, str, s.Term]]:
+    """Of ``… den (smoothedLossCotGraph N K α B … logits t) …``."""
+    name = "smoothedLossCotGraph"
+
+    def put(change: Callable[[list[s.Term]], None]) -> s.Term:
+        def at(found: s.Term) -> s.Term | None:
+            if _head(found) != name:
+                return None
+            assert isinstance(found, s.App)
+            args = [a for a in found.args if not isinstance(a, s.NamedArg)]
+            change(args)
+            return replace(found, args=tuple(args))
+
+        return _rewritten(term, at)
+
+    def setting(place: int, value: s.Term) -> Callable[[list[s.Term]], None]:
+        return lambda args: args.__setitem__(place, value)
+
+    def swapping(a: int, b: int) -> Callable[[list[s.Term]], None]:
+        def swap(args: list[s.Term]) -> None:
+            args[a], args[b] = args[b], args[a]
+
+        return swap
+
+    indexed = _head(term) == "den"
+    yield "the sign is turned", "loss: sign", _negated(term, indexed)
+    yield "α is 0", "loss: α lost", put(setting(2, s.Num(0)))
+    yield "B is 1", "loss: 1/B lost", put(setting(3, s.Num(1)))
+    yield "α and B are exchanged", "loss: α and B exchanged", put(swapping(2, 3))
+    yield "logits and target are exchanged", "loss: wrong target", put(swapping(-2, -1))
+
+    def both(args: list[s.Term]) -> None:
+        args[-1] = args[-2]
+
+    yield "the target is the logits", "loss: wrong target", put(both)
+    first = 4
+    for i in range(len(LOSS_STRINGS)):
+        for j in range(len(LOSS_STRINGS)):
+            if i != j:
+                text = f"{LOSS_STRINGS[j]} stands for {LOSS_STRINGS[i]}"
+                new = put(setting(first + i, s.Ident(LOSS_STRINGS[j])))
+                yield text, "loss: string exchanged", new
+
+
+def _derivative_faults(term: s.Term) -> Iterator[tuple[str, str, s.Term]]:
+    """Of ``pdiv (fun z' _ => softCE K (smoothTarget K α T) z') LOGITS j 0 / B``."""
+    assert isinstance(term, s.Bin)
+    yield "the sign is turned", "loss: sign", _negated(term, True)
+    yield "1/B is lost", "loss: 1/B lost", term.left
+
+    def smooth(change: Callable[[s.App], s.Term]) -> s.Term:
+        def at(found: s.Term) -> s.Term | None:
+            if _head(found) != "smoothTarget":
+                return None
+            assert isinstance(found, s.App)
+            return change(found)
+
+        return _rewritten(term, at)
+
+    def argument(call: s.App, place: int) -> s.Term:
+        found = call.args[place]
+        assert not isinstance(found, s.NamedArg)
+        return found
+
+    yield "the target is not smoothed", "loss: α lost", smooth(lambda call: argument(call, 2))
+    yield (
+        "α is 0",
+        "loss: α lost",
+        smooth(lambda call: replace(call, args=(call.args[0], s.Num(0), call.args[2]))),
+    )
+    derivative = term.left
+    assert isinstance(derivative, s.App)
+    logits = derivative.args[1]
+    assert not isinstance(logits, s.NamedArg)
+    yield (
+        "the logits are smoothed instead of the target",
+        "loss: wrong target",
+        smooth(lambda call: replace(call, args=(*call.args[:2], logits))),
+    )
+    targets: list[s.Term] = []
+    smooth(lambda call: targets.append(argument(call, 2)) or call)  # type: ignore[func-returns-value]
+    yield (
+        "it is taken at the target instead of the logits",
+        "loss: wrong target",
+        replace(
+            term,
+            left=replace(derivative, args=(derivative.args[0], targets[0], *derivative.args[2:])),
+        ),
+    )

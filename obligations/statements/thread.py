@@ -1,0 +1,125 @@
+"""The threading of a whole net: which block takes what, and who hands a cotangent to whom.
+
+It is the backward DAG between blocks. The **emitted** one comes from the layer list; the
+**certified** one from the forward as the net states it, so that the two can disagree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from obligations.description.model import Net
+from obligations.errors import Span
+from obligations.statements.dag import Difference
+
+LOSS = "g"
+"""The cotangent at the logits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Handed:
+    """The cotangent that a layer hands to the one before it.
+
+    Attributes
+    ----------
+    name
+        What the capstone calls it.
+    layer, kind
+        The layer, whose weights it takes, and the kind whose input cotangent it is.
+    before
+        The layer's input: the value after the stem and so many blocks.
+    incoming
+        The cotangent the layer receives.
+    """
+
+    name: str
+    layer: str
+    kind: str
+    before: int
+    incoming: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tied:
+    """A layer's bundle: its weights, its input (``None``: the net's own) and its cotangent."""
+
+    layer: str
+    before: int | None
+    incoming: str
+
+
+@dataclass(frozen=True, slots=True)
+class Threading:
+    """The cotangents from the head down, and the bundles from the stem up."""
+
+    handed: tuple[Handed, ...]
+    tied: tuple[Tied, ...]
+
+
+def _thread(names: tuple[str, ...], steps: list[tuple[str, str]]) -> Threading:
+    """``steps`` are ``(layer, kind)`` from the stem to the head; ``names`` from the head down."""
+    handed = []
+    incoming = LOSS
+    received = [incoming]
+    for index, name in enumerate(names):
+        at = len(steps) - 1 - index
+        layer, kind = steps[at]
+        handed.append(Handed(name, layer, kind, at - 1, incoming))
+        incoming = name
+        received.append(incoming)
+    tied = [
+        Tied(layer, None if i == 0 else i - 1, received[len(steps) - 1 - i])
+        for i, (layer, _) in enumerate(steps)
+    ]
+    return Threading(tuple(handed), tuple(tied))
+
+
+def threading(net: Net) -> Threading:
+    """The threading that the layer list makes."""
+    return _thread(net.capstone.outputs, [(x.name, x.kind) for x in net.layers])
+
+
+def certified(net: Net) -> Threading:
+    """The threading that the stated forward implies."""
+    ends = {x.kind: x.name for x in net.layers if net.block_of(x.kind)[0].role != "block"}
+    steps = [(field or ends.get(kind, kind), kind) for kind, field in net.forward.steps]
+    return _thread(net.capstone.outputs, steps)
+
+
+def compare(net: Net, found: Threading) -> list[Difference]:
+    """Every place where ``found`` is not what the stated forward implies."""
+    return list(_differences(net, found))
+
+
+def _differences(net: Net, found: Threading) -> Iterator[Difference]:
+    wanted = certified(net)
+    spans: dict[str, Span] = {x.name: x.span for x in net.layers}
+    for h, right in zip(found.handed, wanted.handed, strict=False):
+        span = spans.get(h.layer, net.capstone.span)
+        for what, have, want in (
+            ("takes the weights of", h.layer, right.layer),
+            ("is the input cotangent of", h.kind, right.kind),
+            ("takes its input after block", str(h.before), str(right.before)),
+            ("receives", h.incoming, right.incoming),
+        ):
+            if have != want:
+                yield Difference(span, f"{h.name} {what} {have}; the forward makes it {want}")
+    for t, due in zip(found.tied, wanted.tied, strict=False):
+        span = spans.get(t.layer, net.capstone.span)
+        for what, have, want in (
+            ("takes the weights of", t.layer, due.layer),
+            ("takes its input after block", str(t.before), str(due.before)),
+            ("receives", t.incoming, due.incoming),
+        ):
+            if have != want:
+                yield Difference(
+                    span, f"the bundle of {due.layer} {what} {have}; the forward makes it {want}"
+                )
+    counts = (len(found.handed), len(found.tied)), (len(wanted.handed), len(wanted.tied))
+    if counts[0] != counts[1]:
+        yield Difference(
+            net.capstone.span,
+            f"{counts[0][0]} cotangents and {counts[0][1]} bundles are threaded; "
+            f"the forward makes it {counts[1][0]} and {counts[1][1]}",
+        )

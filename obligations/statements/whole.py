@@ -1,0 +1,204 @@
+"""The statements about a whole net: its capstone, and the loss row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from obligations.description.model import Kind, Net
+from obligations.errors import ObligationsError
+from obligations.lean import syntax as s
+from obligations.ops.loss import COTANGENT, LOSS_STRINGS, ROW, ROW_PROOF, ROWS, TARGET_SUMS_TO_ONE
+from obligations.statements.derive import FLAG, NAT, REAL, STRINGS, Definition, Deriver
+from obligations.statements.obligation import Declaration, Obligation, Tactic
+from obligations.statements.spell import binders, fill, vec
+from obligations.statements.thread import LOSS, Threading
+
+
+class WholeNet:
+    """Terms of the whole net: weights, prefixes and block-output cotangents at literal sizes."""
+
+    def __init__(self, net: Net, derivers: Mapping[str, Deriver]) -> None:
+        self.net = net
+        self.derivers = derivers
+        self.blocks = [x for x in net.layers if net.blocks[x.block].role == "block"]
+        self.stem = next(x for x in net.layers if net.blocks[x.block].role == "stem")
+        self.head = next(x for x in net.layers if net.blocks[x.block].role == "head")
+
+    def options(self) -> list[tuple[str, s.Term]]:
+        """Binders of the options that are on, at the net's literal widths."""
+        out = []
+        for option in self.net.options:
+            if self.net.settings[option.name] == option.values[0]:
+                continue
+            layer = self.head if option.where == "head" else self.stem
+            block = self.net.blocks[layer.block]
+            widths = {w: s.Num(v) for w, v in zip(block.widths, layer.widths, strict=True)}
+            out.append((option.binder, s.substitute(option.type, widths)))
+        return out
+
+    def input_type(self) -> s.Term:
+        """The type of the net's input, as the stem writes it."""
+        block = self.net.blocks[self.stem.block]
+        sizes: dict[str, s.Term] = {
+            w: s.Num(v) for w, v in zip(block.widths, self.stem.widths, strict=True)
+        }
+        sizes |= {block.height: s.Num(self.stem.height), block.width: s.Num(self.stem.width)}
+        return s.substitute(vec(block.input_shape), sizes)
+
+    def before(self, layer_index: int) -> s.Term:
+        """The input of block ``layer_index`` (from 0), or of the head after the last."""
+        return s.app(f"{self.net.forward.prefix}{layer_index}", "N", "w", self.net.input)
+
+    def forward(self) -> s.Term:
+        """The logits of the net."""
+        name = self.net.forward.name
+        extra = []
+        for option in self.net.options:
+            if self.net.settings[option.name] != option.values[0]:
+                name = self.net.forward.variants.get(option.name, name)
+                extra.append(option.binder)
+        return s.app(name, "N", "w", *extra, self.net.input)
+
+    def arguments(
+        self, layer: str, names: Iterable[str], values: Mapping[str, s.Term]
+    ) -> list[s.Term]:
+        """What a block's statement is applied to at one layer, by its binders' names."""
+        found = next(x for x in self.net.layers if x.name == layer)
+        block = self.net.blocks[found.block]
+        table: dict[str, s.Term] = {
+            block.height: s.Num(found.height),
+            block.width: s.Num(found.width),
+        }
+        if block.record is not None:
+            table[block.record[0]] = s.Ident(f"w.{layer}")
+        for group in block.loose:
+            table |= {name: s.Ident(f"w.{field}") for name, field in group}
+        table |= values
+        return [table.get(n, s.Ident(n)) for n in names]
+
+
+def _input_definition(deriver: Deriver, kind: Kind) -> Definition:
+    """The definition of the cotangent a block hands to the one before it."""
+    emitted = deriver.section.emitted[kind.name]
+    if emitted.output is None:
+        raise ObligationsError(f"the chain of {kind.name} hands on no cotangent")
+    return deriver.named[emitted.output]
+
+
+def explicit_names(groups: Iterable[s.Binder]) -> list[str]:
+    """The names of the explicit binders, in order."""
+    return [n for g in groups if g.kind == "(" for n in g.names]
+
+
+def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Obligation:
+    """The whole-net theorem: the cotangents handed down, and every layer's bundle at them.
+
+    ``derivers`` have derived their cotangents, so that these have names.
+    """
+    whole = WholeNet(net, derivers)
+    cap = net.capstone
+    k = net.classes
+    bound: list[tuple[str, s.Term | None, s.Term]] = []
+    if cap.threaded:
+        bound.append(
+            (
+                LOSS,
+                s.app("Vec", s.Bin("*", s.Ident("N"), s.Ident(k))),
+                fill(COTANGENT, _loss_symbols(whole)),
+            )
+        )
+    blocks = {x.name: x.block for x in net.layers}
+    for handed in thread.handed:
+        deriver = derivers[blocks[handed.layer]]
+        block, kind = net.block_of(handed.kind)
+        definition = _input_definition(derivers[block.name], kind)
+        values = {
+            deriver.block.input: whole.before(handed.before),
+            deriver.block.incoming: s.Ident(handed.incoming),
+        }
+        arguments = whole.arguments(handed.layer, definition.arguments, values)
+        bound.append((handed.name, None, s.app(definition.name, *arguments)))
+    clauses: list[s.Term] = []
+    proofs: list[s.Term] = []
+    taken: dict[str, list[str]] = {}
+    for tied in thread.tied:
+        deriver = derivers[blocks[tied.layer]]
+        name = deriver.block.name
+        if name not in taken:
+            bundle, _ = deriver.bundle()
+            taken[name] = explicit_names(bundle.declaration.binders)
+        names = taken[name]
+        x = s.Ident(net.input) if tied.before is None else whole.before(tied.before)
+        values = {deriver.block.input: x, deriver.block.incoming: s.Ident(tied.incoming)}
+        arguments = whole.arguments(tied.layer, names, values)
+        clauses.append(s.app(deriver.block.bundle, *arguments))
+        proofs.append(s.app(deriver.block.bundle_theorem, *arguments))
+    body = s.lets(bound, s.conjunction(clauses))
+    used = s.free_names(body)
+    entries = [(k, NAT)]
+    strings = [(x, s.Ident("String")) for x in STRINGS if x in used]
+    loss = [(x, s.Ident("String")) for x in LOSS_STRINGS] if cap.threaded else []
+    scalars = [("α", REAL), ("B", REAL)] if cap.threaded else []
+    flag = [(FLAG, s.Ident("Bool"))] if FLAG in used else []
+    last = (
+        ("t", s.app("Vec", s.Bin("*", s.Ident("N"), s.Bin("*", s.Num(1), s.Ident(k)))))
+        if cap.threaded
+        else ("g", s.app("Vec", s.Bin("*", s.Ident("N"), s.Ident(k))))
+    )
+    groups = (
+        *binders([("N", NAT)]),
+        *binders(entries, "{"),
+        *binders(strings),
+        *binders(loss),
+        *binders(scalars),
+        *binders([("w", s.app(net.record, k))]),
+        *binders(flag),
+        *binders(whole.options()),
+        *binders([(net.input, whole.input_type())]),
+        *binders([last]),
+    )
+    intros = " ".join(b[0] for b in bound)
+    declaration = Declaration(
+        "theorem",
+        cap.name,
+        groups,
+        body,
+        proof=(Tactic((f"intro {intros}",)), Tactic(("exact", s.Anon(tuple(proofs))))),
+    )
+    return Obligation("capstone", declaration, section="", block="")
+
+
+def _loss_symbols(whole: WholeNet) -> dict[str, s.Term]:
+    """The symbols of the loss's templates: the class count and the logits, row by row."""
+    classes = s.Ident(whole.net.classes)
+    rows = fill(ROWS, {"K": classes, "z": whole.forward()})
+    return {"K": classes, "logits": rows}
+
+
+def loss_row(net: Net) -> Obligation:
+    """The loss row: the emitted loss cotangent is the derivative of the smoothed cross-entropy."""
+    whole = WholeNet(net, {})
+    symbols = _loss_symbols(whole)
+    k = symbols["K"]
+    groups = (
+        *binders([("N", NAT)]),
+        *binders([(net.classes, NAT)], "{"),
+        *binders([("hK", s.Bin("<", s.Num(0), k))]),
+        *binders([(x, s.Ident("String")) for x in LOSS_STRINGS]),
+        *binders([("α", REAL), ("B", REAL)]),
+        *binders([("w", s.app(net.record, k))]),
+        *binders(whole.options()),
+        *binders([(net.input, whole.input_type())]),
+        *binders([("t", s.app("Vec", s.Bin("*", s.Ident("N"), s.Bin("*", s.Num(1), k))))]),
+        *binders([("n", s.app("Fin", "N"))]),
+        *binders([("j", s.app("Fin", k))]),
+        *binders([("ht", fill(TARGET_SUMS_TO_ONE, symbols))]),
+    )
+    declaration = Declaration(
+        "theorem",
+        net.capstone.loss,
+        groups,
+        fill(ROW, symbols),
+        proof=(Tactic(("exact", fill(ROW_PROOF, symbols))),),
+    )
+    return Obligation("loss", declaration, section="", block="")

@@ -48,7 +48,7 @@ def pieces(found: Comparison) -> list[tuple[str | None, str | None]]:
 )
 def test_a_generated_file_is_what_its_net_generates(net: str, text: str, count: int) -> None:
     from obligations.description.reader import load
-    from obligations.statements.derive import derive
+    from obligations.statements.tie_file import derive
     from obligations.writing.tie_file import text as file_text
 
     found = diff(file_text(derive(load(net)), checked=False), text)

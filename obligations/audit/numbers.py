@@ -138,14 +138,16 @@ def _shadow(
     """Each gradient node of the whole-net theorem by tensor: its entries and their magnitudes."""
     import numpy as np
 
-    from obligations.confirm.net import NetCheck, scope_of, typed_environment
+    from obligations.confirm.block import scope_of
+    from obligations.confirm.whole import NetCheck
     from obligations.ops.loss import smoothed_cotangent
     from obligations.shadow.clauses import leaves, node_magnitude, node_value
     from obligations.shadow.evaluate import Evaluator
     from obligations.shadow.sample import NetPoint
     from obligations.shadow.values import Record, WholeNet, net_values
-    from obligations.statements.derive import derive
+    from obligations.statements.environment import typed_environment
     from obligations.statements.net_names import TRUE_SIZE
+    from obligations.statements.tie_file import derive
 
     net, loss = m.unrolled.net, m.found.loss
     assert loss is not None

@@ -28,10 +28,10 @@ from obligations.ledger.rows import Ledger, Row, Verdict, Zero
 from obligations.threads import one_thread
 
 if TYPE_CHECKING:
-    from obligations.confirm.net import NetCheck
+    from obligations.confirm.whole import NetCheck
     from obligations.lean.elab import Environment
-    from obligations.statements.derive import Derived
     from obligations.statements.obligation import Obligation
+    from obligations.statements.tie_file import Derived
 
 __all__ = ["Outcome", "Plan", "Result", "Subject", "Unit", "ledgers", "perform", "plan", "run"]
 
@@ -61,7 +61,7 @@ class _Kept:
 
     @property
     def narrow(self) -> NetCheck:
-        from obligations.confirm.net import NetCheck
+        from obligations.confirm.whole import NetCheck
 
         if self._narrow is None:
             self._narrow = NetCheck.build(self.derived)
@@ -71,13 +71,13 @@ class _Kept:
 @lru_cache(maxsize=4)
 def _kept(subject: Subject) -> _Kept:
     from obligations.description.reader import read_net
-    from obligations.statements.derive import derive
+    from obligations.statements.tie_file import derive
 
     return _keep(derive(read_net(subject.source, dict(subject.settings))))
 
 
 def _keep(derived: Derived) -> _Kept:
-    from obligations.confirm.net import typed_environment
+    from obligations.statements.environment import typed_environment
 
     return _Kept(derived, typed_environment(derived))
 

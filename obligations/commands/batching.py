@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from obligations.batch.results import Result
     from obligations.batch.units import Progress, Work
     from obligations.ledger.rows import Ledger
-    from obligations.statements.derive import Derived
+    from obligations.statements.tie_file import Derived
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -12,7 +12,7 @@ from obligations.commands import options
 
 if TYPE_CHECKING:
     from obligations.description.model import Net
-    from obligations.statements.derive import Derived
+    from obligations.statements.tie_file import Derived
 
 
 @click.command("generate")
@@ -78,7 +78,8 @@ def command(
 
 def derived_or_differences(net: Net) -> Derived | None:
     """The statements of a net, or nothing after telling where its conventions differ."""
-    from obligations.statements.derive import derive, sections
+    from obligations.statements.section import sections
+    from obligations.statements.tie_file import derive
     from obligations.writing.tie_file import differences
 
     parts = sections(net)

@@ -40,7 +40,7 @@ def chapters(
     """
     from obligations.description.reader import load
     from obligations.show.page import net_chapter
-    from obligations.statements.derive import sections
+    from obligations.statements.section import sections
     from obligations.writing.tie_file import differences
 
     given = list(ledgers)
@@ -65,7 +65,7 @@ def file_chapter(found: FileLedger, summary: str, net: str | None, allow_unknown
     from obligations.description.reader import load
     from obligations.resources import built_in_nets
     from obligations.show import page
-    from obligations.statements.derive import sections
+    from obligations.statements.section import sections
 
     about = next((x for x in map(load, built_in_nets()) if x.name == found.net), None)
     if net is not None:
@@ -78,7 +78,7 @@ def diff_chapter(found: Comparison, a: str, settings: Mapping[str, str]) -> Chap
     """A chapter for two files compared, the blocks drawn where ``a`` is a net."""
     from obligations.description.reader import load
     from obligations.show import page
-    from obligations.statements.derive import sections
+    from obligations.statements.section import sections
 
     drawn = None if a.endswith(".lean") else sections(load(a, settings))
     return page.diff_chapter(found, drawn)
@@ -87,7 +87,7 @@ def diff_chapter(found: Comparison, a: str, settings: Mapping[str, str]) -> Chap
 def audit_chapter(found: Audit, net: Net) -> Chapter:
     """A chapter for a training step, the blocks of its net drawn."""
     from obligations.show import page
-    from obligations.statements.derive import sections
+    from obligations.statements.section import sections
 
     return page.audit_chapter(found, sections(net))
 

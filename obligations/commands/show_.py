@@ -13,7 +13,7 @@ from obligations.commands import options
 
 if TYPE_CHECKING:
     from obligations.show import Picture
-    from obligations.statements.derive import Section
+    from obligations.statements.section import Section
 
 
 @click.command("show")
@@ -41,7 +41,7 @@ def command(net: str, settings: dict[str, str], block: str | None, svg_file: Pat
     """
     options.writable((net,), svg=svg_file)
     from obligations.description.reader import load
-    from obligations.statements.derive import sections
+    from obligations.statements.section import sections
 
     found = load(net, settings)
     shown = _chosen(sections(found), block)

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from obligations.confirm.net import NetCheck, scope_of
+from obligations.confirm.block import scope_of
+from obligations.confirm.whole import NetCheck
 from obligations.ledger.rows import BOUND, Row, Verdict
 from obligations.ops import names as table_names
 from obligations.ops import operations
@@ -24,7 +25,7 @@ from obligations.shadow.forward import Case, axes
 from obligations.shadow.sample import NetPoint, sample_net
 from obligations.shadow.steps import backward_step, gradient_nodes, site_parameters
 from obligations.shadow.values import net_values
-from obligations.statements.derive import Derived
+from obligations.statements.tie_file import Derived
 
 CONTRAST = 1e-3
 """How far off a contrast must be to count as failing."""

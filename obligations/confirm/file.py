@@ -21,12 +21,15 @@ import numpy as np
 
 from obligations.confirm import premises
 from obligations.confirm.narrowing import narrowed
-from obligations.confirm.net import NUMERIC, NetCheck, Progress, evaluate
+from obligations.confirm.net import evaluate
 from obligations.confirm.placing import Member, Placer, calls, head, size_roles, ties
+from obligations.confirm.tally import NUMERIC, Progress
 from obligations.confirm.user_names import NOTHING, UserNames
+from obligations.confirm.whole import NetCheck
 from obligations.description.model import Net
 from obligations.errors import InputError, ObligationsError, Source, Span, nearest
 from obligations.lean import syntax as s
+from obligations.lean.declaration import Declaration as Stated
 from obligations.lean.elab import (
     Constant,
     ElabError,
@@ -51,10 +54,11 @@ from obligations.ops.library import Entry, library
 from obligations.shadow.evaluate import Evaluator
 from obligations.shadow.propositions import Propositions
 from obligations.shadow.values import WholeNet, net_values
-from obligations.statements.derive import FLAG, Derived, Deriver, derive, sections
+from obligations.statements.derive import FLAG, Deriver
 from obligations.statements.net_names import Narrow, narrow, net_entries
-from obligations.statements.obligation import Declaration as Stated
 from obligations.statements.obligation import Obligation
+from obligations.statements.section import sections
+from obligations.statements.tie_file import Derived, derive
 
 STATING = THEOREMS | ASSUMED | DEFINITIONS - {"instance"}
 """Kinds of declarations with a statement or a value to evaluate."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from obligations.confirm.net import bindings, scope_of
+from obligations.confirm.block import bindings, scope_of
 from obligations.lean.elab import Environment
 from obligations.ledger.rows import BOUND, Row
 from obligations.ops.base import Array
@@ -20,8 +20,9 @@ from obligations.shadow.evaluate import STEP, Evaluator
 from obligations.shadow.forward import Case, axes, output, run, site_gradient
 from obligations.shadow.sample import Point, margins, sample
 from obligations.shadow.values import net_values
-from obligations.statements.derive import Derived, Section
 from obligations.statements.obligation import Obligation
+from obligations.statements.section import Section
+from obligations.statements.tie_file import Derived
 
 NEAR = 1e-7
 """How far on each side of a kink the one-sided derivatives are taken."""

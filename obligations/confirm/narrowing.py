@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from obligations.lean import syntax as s
+from obligations.lean.declaration import Declaration
 from obligations.lean.elab import Environment
 from obligations.statements.net_names import Narrow
-from obligations.statements.obligation import Declaration
 
 
 def narrowed(

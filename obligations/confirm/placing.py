@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from obligations.description.model import Block, Kind
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
+from obligations.lean.declaration import Declaration
 from obligations.lean.elab import Constant, Environment, elaborate_declaration
 from obligations.lean.typed import (
     Bound,
@@ -33,8 +34,10 @@ from obligations.ops import definitions as file_definitions
 from obligations.ops import names as table_names
 from obligations.shadow.clauses import Leaf, leaves
 from obligations.shadow.evaluate import Evaluator, gradient_node
-from obligations.statements.derive import FLAG, STRINGS, Derived, Deriver, Section
-from obligations.statements.obligation import Declaration, Obligation, ObligationKind
+from obligations.statements.derive import FLAG, STRINGS, Deriver
+from obligations.statements.obligation import Obligation, ObligationKind
+from obligations.statements.section import Section
+from obligations.statements.tie_file import Derived
 
 Place = tuple[str, str]
 """A block and one of its kinds, by name."""

@@ -12,7 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from obligations.confirm.net import NUMERIC, NetCheck, samples, scope_of
+from obligations.confirm.block import samples, scope_of
+from obligations.confirm.tally import NUMERIC
+from obligations.confirm.whole import NetCheck
 from obligations.description.model import Net
 from obligations.errors import ObligationsError
 from obligations.lean.elab import Environment, show

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from obligations.confirm.net import NetCheck, scope_of
+from obligations.confirm.block import scope_of
+from obligations.confirm.whole import NetCheck
 from obligations.lean.typed import LetIn, Typed
 from obligations.ledger.rows import BOUND, Ledger, Row
 from obligations.ops.base import Array
@@ -23,8 +24,8 @@ from obligations.shadow.clauses import Path, leaves, node_magnitude, node_value
 from obligations.shadow.evaluate import STEP, Evaluator
 from obligations.shadow.sample import NetPoint, sample_net
 from obligations.shadow.values import WholeNet, net_values
-from obligations.statements.derive import Derived
 from obligations.statements.net_names import TRUE_SIZE, net_entries
+from obligations.statements.tie_file import Derived
 from obligations.statements.zeros import whole_zero_reasons
 
 Progress = Callable[[float, str], None]

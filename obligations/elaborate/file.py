@@ -15,6 +15,7 @@ from obligations.confirm.user_names import NOTHING, UserNames
 from obligations.elaborate.net import Finding, Report, describe, elaborate
 from obligations.errors import InputError, Source, Span
 from obligations.lean import syntax as s
+from obligations.lean.declaration import Declaration, Tactic
 from obligations.lean.elab import Environment
 from obligations.lean.engine import Lean, require_lean
 from obligations.lean.scoping import (
@@ -29,7 +30,6 @@ from obligations.lean.source import read
 from obligations.lean.tactics import tactics
 from obligations.ops.library import environment, library
 from obligations.statements.net_names import net_entries
-from obligations.statements.obligation import Declaration, Tactic
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Literal
 from obligations.errors import ObligationsError, Span
 from obligations.lean import syntax as s
 from obligations.lean.core import CoreText, Region, core_text
+from obligations.lean.declaration import Declaration
 from obligations.lean.elab import Constant, Environment
 from obligations.lean.engine import Kind, Lean, Message, elaborate_text, require_lean
-from obligations.statements.obligation import Declaration
 
 if TYPE_CHECKING:
-    from obligations.statements.derive import Derived
+    from obligations.statements.tie_file import Derived
 
 Status = Literal["elaborated", "refused", "waits", "outside"]
 Proof = Literal["none", "elaborated", "refused", "waits", "unchecked"]

@@ -22,11 +22,11 @@ from functools import cache
 
 from obligations.errors import Span
 from obligations.lean import syntax as s
+from obligations.lean.declaration import Declaration
 from obligations.lean.elab import Constant, Environment, Signature
 from obligations.lean.explicit import agreement
 from obligations.lean.prelude import CORE, PRELUDE
 from obligations.lean.proof import lemmas, proof_term
-from obligations.statements.obligation import Declaration
 
 BASE = {"ℝ": "Real", "ℕ": "Nat"}
 """Names that are spelled differently after the prelude."""

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from obligations.lean import syntax as s
+from obligations.lean.declaration import Declaration, Tactic
 from obligations.lean.elab import Signature
-from obligations.statements.obligation import Declaration, Tactic
 
 Declared = Mapping[str, tuple[Signature, s.Term | None]]
 """Declarations before a proof: their signatures, and their bodies where they are at hand."""

@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from obligations.lean.declaration import Tactic
 from obligations.lean.parse import parse_slice
 from obligations.lean.source import Declaration, Slice
-from obligations.statements.obligation import Tactic
 
 _WORD = re.compile(r"(exact|refine|have\s+[\w'₀-₉]+\s*:=)(?=\s|⟨|\()")
 _BULLET = re.compile(r"[·.]\s+")

@@ -16,6 +16,7 @@ from obligations.description.model import Net, Parameter, Shape
 from obligations.errors import ObligationsError
 from obligations.lean import printer
 from obligations.lean import syntax as s
+from obligations.lean.declaration import Declaration
 from obligations.lean.elab import Environment
 from obligations.ops import operations
 from obligations.ops.base import Operation
@@ -30,8 +31,9 @@ from obligations.statements.dag import (
     emitted_graph,
     sources_of,
 )
-from obligations.statements.derive import STRINGS, Deriver, Section
-from obligations.statements.obligation import Declaration, Obligation
+from obligations.statements.derive import STRINGS, Deriver
+from obligations.statements.obligation import Obligation
+from obligations.statements.section import Section
 from obligations.statements.spell import vec
 from obligations.statements.thread import LOSS, Handed, Threading, Tied, threading
 

@@ -19,20 +19,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from obligations.confirm.net import (
-    BlockCheck,
-    NetCheck,
-    NetSample,
-    Sample,
-    Tally,
-    samples,
-    scope_of,
-    typed_environment,
-)
+from obligations.confirm.block import BlockCheck, Sample, samples, scope_of
 from obligations.confirm.slots import Expected, expected_clauses, misplaced, misplaced_fields
+from obligations.confirm.tally import Tally
+from obligations.confirm.whole import NetCheck, NetSample
 from obligations.description.model import Net
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
+from obligations.lean.declaration import Declaration
 from obligations.lean.elab import (
     Constant,
     ElabError,
@@ -64,16 +58,12 @@ from obligations.shadow.evaluate import Evaluator, relative_error
 from obligations.shadow.values import net_values
 from obligations.statements import thread as threads
 from obligations.statements.dag import Certified, Emitted, Forward, Step, certify, compare
-from obligations.statements.derive import (
-    STRINGS,
-    Derived,
-    Deriver,
-    Section,
-    derive,
-    step_definition,
-)
-from obligations.statements.obligation import Declaration, Obligation
+from obligations.statements.derive import STRINGS, Deriver, step_definition
+from obligations.statements.environment import typed_environment
+from obligations.statements.obligation import Obligation
+from obligations.statements.section import Section
 from obligations.statements.spell import binders, vec
+from obligations.statements.tie_file import Derived, derive
 from obligations.statements.whole import capstone as capstone_of
 from obligations.statements.zeros import block_zero_reason
 

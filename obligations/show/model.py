@@ -17,7 +17,7 @@ from obligations.statements.dag import (
     compare,
     sources_of,
 )
-from obligations.statements.derive import Section, flags_of
+from obligations.statements.section import Section, flags_of
 from obligations.writing.docs import spatial, title, written
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from obligations.ledger.rows import Ledger, Row, Zero
     from obligations.show import Picture
     from obligations.statements.dag import Difference
-    from obligations.statements.derive import Section
+    from obligations.statements.section import Section
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from obligations.description.model import Block, Kind, Net, Parameter, Site
 from obligations.errors import InputError, ObligationsError
 from obligations.lean import syntax as s
+from obligations.lean.declaration import Declaration, Tactic
 from obligations.ops import definitions as file_definitions
 from obligations.ops.base import Clause
 from obligations.statements.dag import (
@@ -22,14 +23,13 @@ from obligations.statements.dag import (
     Forward,
     Step,
     forward,
-    resolve,
     unrolled,
     weight_operand,
 )
-from obligations.statements.obligation import Declaration, Obligation, Slot, Tactic
+from obligations.statements.obligation import Obligation, Slot
 from obligations.statements.proofs import composed_graph, graph_proof, rewriting_proof
+from obligations.statements.section import Section
 from obligations.statements.spell import Speller, binders, dim, fill, layer_order, vec
-from obligations.statements.thread import Threading, threading
 
 NAT = s.Ident("Nat")
 REAL = s.Ident("ℝ")
@@ -47,39 +47,6 @@ class Definition:
     def applied(self) -> s.Term:
         """The definition at its own binders' names."""
         return s.app(self.name, *self.arguments)
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A block, stem or head with its emitted chain for each kind, ready to be spelled."""
-
-    net: Net
-    block: Block
-    forwards: Mapping[str, Forward]
-    emitted: Mapping[str, Emitted]
-
-    @property
-    def first(self) -> Kind:
-        """The kind whose chain is the plainest: the block's first."""
-        return self.block.kinds[0]
-
-
-def flags_of(net: Net, kind: Kind) -> dict[str, bool]:
-    """Every flag a chain may test: the kind's, and each option that is not at its default."""
-    settings = {o.name: net.settings[o.name] != o.values[0] for o in net.options}
-    return {**settings, **kind.flags}
-
-
-def sections(net: Net) -> dict[str, Section]:
-    """Every block of the net with its chains resolved."""
-    out = {}
-    for name, block in net.blocks.items():
-        forwards = {k.name: forward(block, k) for k in block.kinds}
-        emitted = {
-            k.name: resolve(forwards[k.name], flags_of(net, k), net.source) for k in block.kinds
-        }
-        out[name] = Section(net, block, forwards, emitted)
-    return out
 
 
 class Deriver:
@@ -732,82 +699,3 @@ def step_definition(name: str, block: str) -> Obligation:
 
 
 # -- the whole net -----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Derived:
-    """Every statement of a net's tie file, in order, and what was left out and why."""
-
-    net: Net
-    sections: Mapping[str, Section]
-    obligations: tuple[Obligation, ...]
-    left_out: tuple[str, ...]
-
-    def by_name(self) -> dict[str, Obligation]:
-        """Obligations by declaration name."""
-        return {o.name: o for o in self.obligations}
-
-
-def derive(
-    net: Net, found: Mapping[str, Section] | None = None, thread: Threading | None = None
-) -> Derived:
-    """The statements of ``net``'s tie file, in the order the description gives.
-
-    ``found`` replaces the resolved sections and ``thread`` the threading of the whole net (a
-    fault made after resolution).
-    """
-    parts = dict(sections(net) if found is None else found)
-    derivers = {name: Deriver(section) for name, section in parts.items()}
-    out: list[Obligation] = []
-    bundles: dict[str, Obligation] = {}
-    for word, names in net.order:
-        for name in names:
-            if word == "define":
-                out.append(step_definition(name, ""))
-                continue
-            deriver = derivers[name]
-            if word == "cotangents":
-                _steps_are_there(deriver.section, {o.name for o in out})
-                out += deriver.cotangents()
-            else:
-                definition, theorem = deriver.bundle()
-                bundles[name] = definition
-                out += [definition, theorem]
-    from obligations.statements.whole import capstone, loss_row
-
-    out.append(capstone(net, derivers, threading(net) if thread is None else thread))
-    out.append(loss_row(net))
-    seen: set[str] = set()
-    for obligation in out:
-        if obligation.name in seen:
-            raise ObligationsError(f"the file would declare {obligation.name} twice")
-        seen.add(obligation.name)
-    return Derived(net, parts, tuple(out), _left_out(net))
-
-
-def _steps_are_there(section: Section, declared: set[str]) -> None:
-    """Refuse a step that the library lacks and the file has not defined so far."""
-    for emitted in section.emitted.values():
-        for node in emitted.nodes.values():
-            if not isinstance(node, Step):
-                continue
-            name = node.operation.backward.defined_in_file
-            if name is not None and name not in declared:
-                raise InputError(
-                    section.net.source,
-                    node.span,
-                    f"{node.token} is {name}, which the library lacks: "
-                    f"a line `define {name}` must come before the cotangents of "
-                    f"{section.block.name}",
-                )
-
-
-def _left_out(net: Net) -> tuple[str, ...]:
-    return tuple(
-        f"{kind.name}: no tie to a certificate, the description names no "
-        f"{'certificate' if kind.certificate is None else 'graph lemma'}"
-        for block in net.blocks.values()
-        if block.role == "block"
-        for kind in block.kinds
-        if kind.certificate is None or kind.graph is None
-    )

@@ -329,7 +329,7 @@ def _with_implicit(groups: tuple[s.Binder, ...], names: list[str]) -> tuple[s.Bi
 def _at_pattern(
     deriver: Deriver, kind: Kind, signature: tuple[tuple[s.Binder, ...], s.Term]
 ) -> tuple[tuple[s.Binder, ...], s.Term]:
-    from obligations.statements.obligation import Declaration
+    from obligations.lean.declaration import Declaration
 
     groups, type_ = signature
     found = deriver.specialise(Declaration("axiom", "", groups, type_), kind)

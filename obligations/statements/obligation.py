@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from obligations.lean.syntax import Binder, Term
+from obligations.lean.declaration import Declaration
 
 ObligationKind = Literal[
     "step",  # a backward step the library lacks, defined in the file
@@ -20,34 +20,6 @@ ObligationKind = Literal[
     "capstone",
     "loss",
 ]
-
-
-@dataclass(frozen=True, slots=True)
-class Tactic:
-    """One tactic: words and terms in order, printed with a space where the pieces have none.
-
-    ``block`` holds tactics indented under this one (a bullet's second and later lines).
-    """
-
-    pieces: tuple[str | Term, ...]
-    block: tuple[Tactic, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Declaration:
-    """A Lean declaration to be printed.
-
-    Exactly one of ``value`` (a definition's body) and ``proof`` is set.
-    """
-
-    keyword: str
-    name: str
-    binders: tuple[Binder, ...]
-    type: Term
-    value: Term | None = None
-    proof: tuple[Tactic, ...] = ()
-    attributes: tuple[str, ...] = ()
-    doc: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from obligations.description.model import Kind, Shape
 from obligations.errors import InputError, ObligationsError
 from obligations.lean import syntax as s
+from obligations.lean.declaration import Declaration, Tactic
 from obligations.statements.dag import Emitted, FanIn, Forward, Step
-from obligations.statements.obligation import Declaration, Obligation, Tactic
+from obligations.statements.obligation import Obligation
 from obligations.statements.spell import binders, dim, fill, layer_order, main_path, times, vec
 
 if TYPE_CHECKING:

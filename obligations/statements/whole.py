@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping
 from obligations.description.model import Kind, Net
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
+from obligations.lean.declaration import Declaration, Tactic
 from obligations.ops.loss import COTANGENT, LOSS_STRINGS, ROW, ROW_PROOF, ROWS, TARGET_SUMS_TO_ONE
 from obligations.statements.derive import FLAG, NAT, REAL, STRINGS, Definition, Deriver
-from obligations.statements.obligation import Declaration, Obligation, Tactic
+from obligations.statements.obligation import Obligation
 from obligations.statements.spell import binders, fill, vec
 from obligations.statements.thread import LOSS, Threading
 

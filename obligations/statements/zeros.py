@@ -6,7 +6,8 @@ the constant again.
 
 from __future__ import annotations
 
-from obligations.statements.derive import Derived, Section
+from obligations.statements.section import Section
+from obligations.statements.tie_file import Derived
 
 
 def block_zero_reason(section: Section, name: str) -> str | None:

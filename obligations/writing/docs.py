@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from obligations.description.model import Block, Dim, Kind, Site
 from obligations.description.render import Choice, Operand, Statement
 from obligations.lean import syntax as s
+from obligations.lean.declaration import Tactic
 from obligations.statements.dag import INCOMING, Emitted, FanIn, Step, sources_of
-from obligations.statements.derive import Derived, Section, flags_of
-from obligations.statements.obligation import Obligation, Tactic
+from obligations.statements.obligation import Obligation
+from obligations.statements.section import Section, flags_of
+from obligations.statements.tie_file import Derived
 
 
 def docstrings(derived: Derived) -> dict[str, str]:

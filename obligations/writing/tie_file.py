@@ -20,11 +20,13 @@ from obligations.description.model import Block, Net
 from obligations.description.tensor_census import census
 from obligations.errors import ObligationsError, Source
 from obligations.lean import printer
+from obligations.lean.declaration import Declaration, Tactic
 from obligations.lean.syntax import Anon, Term
 from obligations.resources import template_text
 from obligations.statements.dag import Difference, certify, compare
-from obligations.statements.derive import Derived, Section
-from obligations.statements.obligation import Declaration, Obligation, Tactic
+from obligations.statements.obligation import Obligation
+from obligations.statements.section import Section
+from obligations.statements.tie_file import Derived
 from obligations.writing.docs import docstrings, title
 
 WIDTH = 100

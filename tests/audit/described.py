@@ -17,7 +17,7 @@ from obligations.description.model import Net, size_at
 from obligations.description.reader import load, net_source, read_net
 from obligations.errors import Source
 from obligations.shadow.values import sizes_of
-from obligations.statements.derive import sections
+from obligations.statements.section import sections
 
 HERE = Path(__file__).resolve().parents[1]
 

@@ -28,7 +28,7 @@ from obligations.confirm.net import confirm
 from obligations.description.reader import load, read_net
 from obligations.errors import ObligationsError, Source
 from obligations.ledger.rows import Row, Zero
-from obligations.statements.derive import Derived, derive
+from obligations.statements.tie_file import Derived, derive
 
 TINY = Path(__file__).resolve().parents[1] / "nets" / "tiny.net"
 SEEDS = (0, 1)

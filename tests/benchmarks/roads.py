@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from obligations.confirm.net import samples
+from obligations.confirm.block import samples
 from obligations.description.reader import load
 from obligations.ops.base import Array
 from obligations.shadow.evaluate import BUDGET, relative_error
@@ -27,7 +27,7 @@ from obligations.shadow.forward import (
     site_gradient,
 )
 from obligations.shadow.steps import gradient_nodes, reverse, site_parameters
-from obligations.statements.derive import Derived, derive
+from obligations.statements.tie_file import Derived, derive
 
 STEP = 1e-5
 """The step of central differences at which they err least here."""

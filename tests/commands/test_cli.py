@@ -24,7 +24,7 @@ from obligations.elaborate import net as elaborate
 from obligations.lean import engine
 from obligations.ledger import tables as report
 from obligations.ledger.rows import Ledger, Row, Zero
-from obligations.statements.derive import Derived, derive
+from obligations.statements.tie_file import Derived, derive
 from obligations.writing import tie_file as generate
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from obligations.confirm.narrowing import narrowed
-from obligations.confirm.net import NetCheck, confirm, evaluate, typed_environment
+from obligations.confirm.net import confirm, evaluate
+from obligations.confirm.whole import NetCheck
 from obligations.description.reader import load, read_net
 from obligations.errors import ObligationsError, Source
 from obligations.lean import printer
@@ -18,7 +19,8 @@ from obligations.lean import syntax as s
 from obligations.ledger.rows import BOUND, Ledger, Row
 from obligations.resources import built_in_nets
 from obligations.shadow.sample import MARGIN, margins, sample
-from obligations.statements.derive import Derived, derive
+from obligations.statements.environment import typed_environment
+from obligations.statements.tie_file import Derived, derive
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = str(ROOT / "tests" / "nets" / "tiny.net")

@@ -39,7 +39,7 @@ def whole(module: str) -> FileLedger:
 @pytest.mark.parametrize(("net", "module"), [("resnet34", R34), ("mobilenetv2", MOBILE)])
 def test_a_generated_file_is_confirmed_from_its_text(net: str, module: str) -> None:
     from obligations.description.reader import load
-    from obligations.statements.derive import derive
+    from obligations.statements.tie_file import derive
 
     found = whole(module)
     stated = derive(load(net)).obligations
@@ -618,7 +618,7 @@ def test_the_settings_are_read_off_the_file(
     net: str, module: str, changed: dict[str, str], name: str
 ) -> None:
     from obligations.description.reader import load
-    from obligations.statements.derive import derive
+    from obligations.statements.tie_file import derive
     from obligations.writing.tie_file import text
 
     other = text(derive(load(net, changed)), checked=False)

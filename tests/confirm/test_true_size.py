@@ -10,7 +10,7 @@ import pytest
 from obligations.confirm.true_size import check_true_size
 from obligations.description.reader import load
 from obligations.lean import syntax as s
-from obligations.statements.derive import derive
+from obligations.statements.tie_file import derive
 
 TINY = str(Path(__file__).resolve().parents[1] / "nets" / "tiny.net")
 

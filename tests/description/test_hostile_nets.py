@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 from obligations import cli
-from obligations.confirm.net import confirm, typed_environment
+from obligations.confirm.net import confirm
 from obligations.description.reader import net_source, read_net
 from obligations.errors import InputError, ObligationsError, Source
-from obligations.statements.derive import derive, sections
+from obligations.statements.environment import typed_environment
+from obligations.statements.section import sections
+from obligations.statements.tie_file import derive
 from obligations.writing import tie_file as generate
 
 TINY = (Path(__file__).resolve().parents[1] / "nets/tiny.net").read_text("utf-8")

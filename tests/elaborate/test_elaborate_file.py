@@ -34,7 +34,7 @@ def elaborated(text: str) -> FileReport:
 def test_a_generated_file_is_elaborated_as_its_net_is(module: str, net: str) -> None:
     from obligations.description.reader import load
     from obligations.elaborate.net import run as elaborate_net
-    from obligations.statements.derive import derive
+    from obligations.statements.tie_file import derive
 
     found = elaborated(generated(module))
     assert found.fits, render(found)

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 
 from obligations.lean import syntax as s
 from obligations.lean.core import Names, Outside, Writer, core_text, provided, type_of
+from obligations.lean.declaration import Declaration, Tactic
 from obligations.lean.elab import Environment
 from obligations.lean.explicit import agreement
 from obligations.lean.parse import parse_signature, parse_term
 from obligations.lean.proof import proof_term
 from obligations.ops.library import entry, environment
-from obligations.statements.obligation import Declaration, Tactic
 
 SIGNATURES = {
     "Vec": "(n : Nat) : Type",

@@ -11,7 +11,7 @@ import pytest
 
 from obligations.description.reader import load
 from obligations.statements.dag import INCOMING
-from obligations.statements.derive import sections
+from obligations.statements.section import sections
 
 RENDER = {
     "resnet34": {

@@ -12,7 +12,7 @@ import pytest
 
 from obligations import cli
 from obligations.confirm import net as check
-from obligations.confirm.net import BlockCheck, typed_environment
+from obligations.confirm.block import BlockCheck
 from obligations.description.reader import load
 from obligations.lean.parse import parse_term
 from obligations.lean.printer import term
@@ -24,6 +24,7 @@ from obligations.ops.activation import relu_mask
 from obligations.shadow.evaluate import Evaluator
 from obligations.statements.dag import FanIn, Step
 from obligations.statements.derive import Deriver, step_definition
+from obligations.statements.environment import typed_environment
 
 
 @pytest.mark.parametrize("net", broken.NETS)

@@ -12,14 +12,15 @@ import numpy as np
 import pytest
 from jax import numpy as jnp
 
-from obligations.confirm.net import NetCheck, Sample, samples
+from obligations.confirm.block import Sample, samples
 from obligations.confirm.roads import ROADS, Point, formula, forward, measure, point, points
+from obligations.confirm.whole import NetCheck
 from obligations.description.reader import load
 from obligations.ops import operations
 from obligations.ops.base import Array
 from obligations.shadow.evaluate import relative_error
 from obligations.shadow.forward import input_gradient, parameter_gradient, site_gradient
-from obligations.statements.derive import derive
+from obligations.statements.tie_file import derive
 from oracle import forwards
 from oracle.blocks import bare, output
 
@@ -148,7 +149,7 @@ def test_the_gradients_of_every_block(at: Sample) -> None:
 @pytest.mark.parametrize("name", NETS)
 def test_the_loss_gradient_of_every_tensor(name: str, table: list[str]) -> None:
     """The printed capstone's nodes, narrowed, against ``jax.grad`` of the loss, entry by entry."""
-    from obligations.confirm.net import scope_of
+    from obligations.confirm.block import scope_of
     from obligations.shadow.clauses import leaves, node_magnitude, node_value
     from obligations.shadow.evaluate import Evaluator
     from obligations.shadow.values import net_values

@@ -9,14 +9,15 @@ import numpy as np
 import pytest
 
 from obligations.confirm import beyond, hypotheses
-from obligations.confirm.net import NetCheck, typed_environment
+from obligations.confirm.whole import NetCheck
 from obligations.description.reader import load
 from obligations.ledger.rows import BOUND
 from obligations.shadow.evaluate import relative_error
 from obligations.shadow.forward import axes, input_gradient, parameter_gradient, run
 from obligations.shadow.sample import sample
 from obligations.shadow.steps import gradient_nodes, reverse, site_parameters
-from obligations.statements.derive import Derived, derive
+from obligations.statements.environment import typed_environment
+from obligations.statements.tie_file import Derived, derive
 
 TINY = str(Path(__file__).resolve().parents[1] / "nets" / "tiny.net")
 

@@ -19,7 +19,7 @@ from obligations.errors import ObligationsError, Source
 from obligations.ledger.rows import Ledger, Row, Zero
 from obligations.resources import built_in_nets
 from obligations.show import page, pictures, svg
-from obligations.statements.derive import sections
+from obligations.statements.section import sections
 from obligations.writing.tie_file import differences
 
 HERE = Path(__file__).parent

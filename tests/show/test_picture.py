@@ -20,7 +20,7 @@ from obligations.resources import built_in_nets
 from obligations.show import Picture, picture, pictures, svg, text
 from obligations.show.lanes import lanes
 from obligations.statements.dag import INCOMING, ReadOf
-from obligations.statements.derive import Section, sections
+from obligations.statements.section import Section, sections
 
 TINY = Path(__file__).resolve().parents[1] / "nets" / "tiny.net"
 NETS = {

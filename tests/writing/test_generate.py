@@ -20,9 +20,10 @@ from obligations.description.reader import load, net_source, read_net
 from obligations.errors import ObligationsError, Source
 from obligations.lean import printer
 from obligations.lean import syntax as s
+from obligations.lean.declaration import Declaration, Tactic
 from obligations.lean.source import LeanFile, read
-from obligations.statements.derive import Derived, derive, sections
-from obligations.statements.obligation import Declaration, Tactic
+from obligations.statements.section import sections
+from obligations.statements.tie_file import Derived, derive
 from obligations.writing import tie_file as generate
 from obligations.writing.docs import docstrings
 

@@ -1,0 +1,391 @@
+"""The obligations of one block, evaluated at sampled points of it."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from obligations.confirm.slots import (
+    COTANGENT,
+    Expected,
+    clause_difference,
+    expected_clauses,
+    misplaced,
+    node_name,
+)
+from obligations.confirm.tally import Tally, guarded, where
+from obligations.description.model import Net
+from obligations.lean.elab import Constant, Environment, elaborate_declaration
+from obligations.ledger.rows import BOUND, Zero
+from obligations.ops.base import Array
+from obligations.ops.loss import LOSS_STRINGS
+from obligations.shadow.clauses import (
+    Leaf,
+    leaves,
+    node_magnitude,
+    node_value,
+    read_cotangent,
+)
+from obligations.shadow.evaluate import Evaluator, relative_error
+from obligations.shadow.forward import (
+    parameter_gradient,
+    run,
+    site_gradient,
+)
+from obligations.shadow.sample import Point, sample
+from obligations.shadow.values import Record, net_values
+from obligations.statements.derive import FLAG, STRINGS, Deriver
+from obligations.statements.obligation import Obligation
+from obligations.statements.section import Section
+from obligations.statements.spell import vec
+from obligations.statements.tie_file import Derived
+from obligations.statements.zeros import block_zero_reason
+
+
+def sizes_text(section: Section, point: Point) -> str:
+    """``Id N=2 c=3 h=2 w=4``."""
+    sizes = point.case.sizes
+    block = section.block
+    names = ["N", *point.kind.widths, block.height, block.width]
+    return f"{point.kind.name} " + " ".join(f"{n}={sizes[n]}" for n in names if n in sizes)
+
+
+def bindings(net: Net, section: Section, point: Point, flag: bool) -> dict[str, Any]:
+    """Values of a block statement's binders by name; proofs have none."""
+    block = section.block
+    case = point.case
+    out: dict[str, Any] = dict(case.sizes)
+    if block.record is not None:
+        out[block.record[0]] = Record(block.record[1], case.parameters)
+    else:
+        out |= case.parameters
+    out[block.input] = case.x
+    out[block.incoming] = point.dy
+    out |= case.options
+    out |= {x: x for x in (*STRINGS, *LOSS_STRINGS)}
+    out[FLAG] = flag
+    return out
+
+
+def scope_of(
+    constant: Constant, values: Mapping[str, Any], roles: Mapping[str, str] | None = None
+) -> dict[int, Any]:
+    """A scope for a declaration's binders; hypotheses, and names without a value, are ``None``.
+
+    ``roles`` gives the name under which ``values`` has a binder that is called otherwise.
+    """
+    roles = roles or {}
+    names = ((p.local.uid, p.local.name) for p in constant.params)
+    return {uid: values.get(roles.get(name, name)) for uid, name in names}
+
+
+@dataclass(slots=True, eq=False)
+class Sample:
+    """A point of a block and the derivatives of its forward there.
+
+    No statement takes part in either, so that one sample serves any number of them.
+    """
+
+    net: Net
+    section: Section
+    point: Point
+    bound: dict[bool, dict[str, Any]] = field(default_factory=dict)
+    gradients: dict[str, Array] = field(default_factory=dict)
+    values: dict[str, Array] = field(default_factory=dict)
+
+    def bindings(self, flag: bool) -> dict[str, Any]:
+        """Values of a statement's binders by name; the same objects every time."""
+        if flag not in self.bound:
+            self.bound[flag] = bindings(self.net, self.section, self.point, flag)
+            if flag:
+                base = self.bindings(False)
+                self.bound[flag] = {**base, FLAG: True}
+        return self.bound[flag]
+
+    def site(self, name: str) -> Array:
+        """The derivative of the contracted output under a perturbation at a site."""
+        if name not in self.gradients:
+            self.gradients[name] = site_gradient(self.point.case, name, self.point.dy)
+        return self.gradients[name]
+
+    def parameter(self, name: str) -> Array:
+        """The derivative in the parameter with the Lean name ``name``."""
+        key = f"∂{name}"
+        if key not in self.gradients:
+            self.gradients[key] = parameter_gradient(self.point.case, name, self.point.dy)
+        return self.gradients[key]
+
+    def value(self, name: str) -> Array:
+        """The forward's value at a site."""
+        if not self.values:
+            self.values |= run(self.point.case)
+        return self.values[name]
+
+
+def samples(net: Net, section: Section, seeds: Iterable[int]) -> Iterator[Sample]:
+    """Per seed and kind a sample, and one more with masks where an option is on."""
+    block = section.block
+    optional = any(
+        o.where == block.role and net.settings[o.name] != o.values[0] for o in net.options
+    )
+    for seed in seeds:
+        for kind in block.kinds:
+            for dropped in (False, True) if optional else (False,):
+                text = f"{block.name} {kind.name} {dropped}"
+                rng = np.random.default_rng([seed, zlib.crc32(text.encode())])
+                fwd = section.forwards[kind.name]
+                yield Sample(net, section, sample(net, block, kind, fwd, rng, dropped=dropped))
+
+
+class BlockCheck:
+    """Confirms the obligations of one block at sampled points.
+
+    With ``tolerant``, a statement that cannot be evaluated is a verdict of its own; otherwise it
+    raises. ``slots`` are the block's clauses as its forward implies them and ``values`` the
+    meanings of the net's names (made here where not given). With ``brief``, a bundle is left at
+    the first column over the bound.
+    """
+
+    def __init__(
+        self,
+        derived: Derived,
+        env: Environment,
+        section: Section,
+        *,
+        tolerant: bool = False,
+        slots: Mapping[str, Expected] | None = None,
+        values: Mapping[str, Callable[..., Any]] | None = None,
+        brief: bool = False,
+    ) -> None:
+        self.derived = derived
+        self.tolerant = tolerant
+        self.brief = brief
+        self.chains: dict[str, Constant] = {}
+        self.net = derived.net
+        self.env = env
+        self.section = section
+        self.values = net_values(self.net, env) if values is None else values
+        self.slots = expected_clauses(self.net, section.block, env) if slots is None else slots
+
+    def check(
+        self, obligations: list[Obligation], seeds: Iterable[int]
+    ) -> tuple[dict[str, Tally], dict[str, Zero]]:
+        tallies = {o.name: Tally() for o in obligations}
+        zeros: dict[str, Zero] = {}
+        for at in samples(self.net, self.section, seeds):
+            evaluator = Evaluator(self.env, self.values)
+            for obligation in obligations:
+                if at.point.kind.name not in obligation.kinds:
+                    continue
+                tally = tallies[obligation.name]
+                tally.sizes[sizes_text(self.section, at.point)] = None
+                tally.margin = min(tally.margin, at.point.margins.worst)
+                guarded(
+                    tally,
+                    partial(self.one, obligation, at, evaluator, tally, zeros),
+                    self.tolerant,
+                )
+        return tallies, zeros
+
+    def one(
+        self,
+        obligation: Obligation,
+        at: Sample,
+        evaluator: Evaluator,
+        tally: Tally,
+        zeros: dict[str, Zero],
+    ) -> None:
+        """Evaluate one obligation at one sample, into ``tally`` and ``zeros``."""
+        constant = self.env.find(obligation.name)
+        assert constant is not None
+        values = at.bindings(False)
+        if obligation.kind in ("graph", "graph lemma"):
+            values = {**values, "x": at.point.case.x, "e": at.point.dy}
+        scope = scope_of(constant, values, obligation.roles)
+        match obligation.kind:
+            case "value":
+                assert constant.body is not None
+                got = np.asarray(evaluator.value(constant.body, scope))
+                wanted = at.value(obligation.site)
+                tally.add("value", relative_error(got, wanted), where(got, wanted))
+            case "cotangent":
+                assert constant.body is not None
+                got = np.asarray(evaluator.value(constant.body, scope))
+                wanted = at.site(obligation.site)
+                tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
+                chain = self.rendered(obligation.site)
+                if chain is not None and chain.body is not None:
+                    got = np.asarray(evaluator.value(chain.body, scope_of(chain, values)))
+                    tally.add("render", relative_error(got, wanted), where(got, wanted))
+            case "graph":
+                assert constant.body is not None
+                got = np.asarray(evaluator.value(constant.body, scope))
+                wanted = at.site(self.section.block.input)
+                tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
+            case "graph lemma" | "tie":
+                for equation in evaluator.equations(constant.type, scope):
+                    tally.add("statement", equation.error(), where(equation.left, equation.right))
+            case "bundle":
+                self._bundle(obligation, at, evaluator, tally, zeros)
+            case "bundle proof":
+                # Where it states the bundle at its own binders, the bundle's row evaluates it.
+                if _states(constant, self.env):
+                    tally.add("statement", 0.0)
+                else:
+                    self._bundle(obligation, at, evaluator, tally, zeros)
+        fwd = self.section.forwards[at.point.kind.name]
+        term = constant.type if constant.body is None else constant.body
+        for note in misplaced(term, self.env, fwd, obligation.roles):
+            tally.worse("fails", note)
+
+    def rendered(self, site: str) -> Constant | None:
+        """The render's chain at a site whose definition is the certificate's backward.
+
+        Nothing in the file is spelled from it there, so that it would go unchecked.
+        """
+        names = self.section.block.cotangents
+        if names.labels.get(site) not in names.from_certificate:
+            return None
+        if site not in self.chains:
+            deriver = Deriver(self.section)
+            groups, _ = deriver.frame(deriver.values(), None)
+            body = deriver.chain_at(site)
+            shape = self.section.block.input_shape
+            if site in deriver.fwd.sites:
+                shape = deriver.fwd.sites[site].shape
+            self.chains[site] = elaborate_declaration(self.env, site, groups, vec(shape), body)
+        return self.chains[site]
+
+    def _bundle(
+        self,
+        obligation: Obligation,
+        at: Sample,
+        evaluator: Evaluator,
+        tally: Tally,
+        zeros: dict[str, Zero],
+    ) -> None:
+        constant = self.env.find(obligation.name)
+        assert constant is not None
+        term = constant.type if constant.body is None else constant.body
+        names = {obligation.roles.get(p.local.name, p.local.name) for p in constant.params}
+        flags = (False, True) if FLAG in names else (False,)
+        seen: dict[str, int] = {}
+        for flag in flags:
+            scope = scope_of(constant, at.bindings(flag), obligation.roles)
+            for leaf in leaves(evaluator, term, scope):
+                name = leaf.path[-1]
+                if len(leaf.path) == 1:
+                    name = obligation.roles.get(name, name)
+                if not flag:
+                    seen[name] = seen.get(name, 0) + 1
+                self.clause(name, leaf, at, evaluator, tally, zeros, flag)
+                if self.brief and tally.over():
+                    return
+        for site in self.section.forwards[at.point.kind.name].sites.values():
+            for p in site.parameters:
+                count = seen.get(p.lean, 0)
+                if p.trained and count != 1:
+                    times = "no clause" if count == 0 else f"{count} clauses"
+                    tally.worse("incomplete", f"{p.lean} has {times}")
+
+    def clause(
+        self,
+        name: str,
+        leaf: Leaf,
+        at: Sample,
+        evaluator: Evaluator,
+        tally: Tally,
+        zeros: dict[str, Zero],
+        flag: bool,
+    ) -> None:
+        """One gradient node: its statement, the cotangent it reads, the node, its other slots.
+
+        ``name`` is the Lean name of the parameter in the clause's parameter slot.
+        The cotangent has a column of its own because a node can be right at the wrong one: a
+        bias before a BatchNorm has a zero gradient whatever it reads.
+        """
+        case = at.point.case
+        owner = next(
+            (p for x in case.fwd.sites.values() for p in x.parameters if p.lean == name), None
+        )
+        if owner is None or name not in case.parameters:
+            self._statement(name, leaf, evaluator, tally)
+            tally.worse("incomplete", f"{name} is no parameter of the block")
+            return
+        cot, right = read_cotangent(evaluator, leaf), at.site(owner.site)
+        if cot.shape != right.shape:
+            tally.add("cotangent", float("inf"), f"{name} reads a cotangent of another shape")
+            return
+        read = relative_error(cot, right)
+        tally.add("cotangent", read, f"{name} reads the cotangent {where(cot, right)}")
+        got = node_value(evaluator, leaf)
+        wanted = at.parameter(name).reshape(1, -1)
+        scale = float(np.max(node_magnitude(evaluator, leaf)))
+        if got.shape != wanted.shape:
+            tally.add("intent", float("inf"), f"{name}: the node has another shape")
+            return
+        meant = relative_error(got, wanted, scale)
+        tally.add("intent", meant, f"{name}: {where(got, wanted)}")
+        if self.brief and tally.over():
+            return
+        stated = self._statement(name, leaf, evaluator, tally)
+        self._zero(name, wanted, scale, zeros)
+        # A clause that is wrong by its numbers is not looked at slot by slot.
+        if max(read, meant, stated) <= BOUND:
+            note = self._slots(name, leaf, at, evaluator, flag)
+            if note is not None:
+                tally.worse("fails", f"{name}: {note}")
+
+    def _statement(self, name: str, leaf: Leaf, evaluator: Evaluator, tally: Tally) -> float:
+        worst = 0.0
+        for equation in evaluator.equations(leaf.statement, leaf.scope):
+            error = equation.error()
+            worst = max(worst, error)
+            tally.add("statement", error, f"{name}: {where(equation.left, equation.right)}")
+        return worst
+
+    def _slots(
+        self, name: str, leaf: Leaf, at: Sample, evaluator: Evaluator, flag: bool
+    ) -> str | None:
+        """What stands in a slot no value depends on, where it is not the layer's."""
+        known = self.slots.get(name)
+        if known is None:
+            return None
+        owner = next(
+            p for x in at.point.case.fwd.sites.values() for p in x.parameters if p.lean == name
+        )
+        values = {**at.bindings(flag), COTANGENT: at.site(owner.site)}
+        for form in known.forms:
+            assert form.body is not None
+            for other in leaves(evaluator, form.body, scope_of(form, values)):
+                if other.path[-1] == name and node_name(other) == node_name(leaf):
+                    return clause_difference(evaluator, leaf, other)
+        return f"the gradient node is {node_name(leaf)}, which is not its layer's"
+
+    def _zero(self, name: str, wanted: Array, scale: float, zeros: dict[str, Zero]) -> None:
+        reason = block_zero_reason(self.section, name)
+        if reason is None:
+            return
+        found = float(np.max(np.abs(wanted))) / max(scale, 1e-300)
+        label = f"{self.section.block.name}.{name}"
+        old = zeros.get(label)
+        zeros[label] = Zero(label, reason, max(found, old.found if old else 0.0))
+
+
+def _states(constant: Constant, env: Environment) -> bool:
+    """Whether a bundle's theorem states the bundle at its own binders, in order."""
+    from obligations.lean.typed import Call, resolve
+
+    found = resolve(constant.type)
+    if not isinstance(found, Call):
+        return False
+    bundle = env.find(found.name)
+    if bundle is None or len(bundle.params) != len(found.args):
+        return False
+    own = [p.local for p in constant.params]
+    return [resolve(a) for a in found.args] == own

@@ -1,0 +1,87 @@
+"""The worst of each column over the samples of one obligation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from obligations.errors import ObligationsError
+from obligations.ledger.rows import BOUND, Row, Verdict
+from obligations.ops.base import Array
+from obligations.statements.obligation import Obligation
+
+Progress = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Tally:
+    """The worst of each column over the samples of one obligation."""
+
+    errors: dict[str, float] = field(default_factory=dict)
+    margin: float = float("inf")
+    sizes: dict[str, None] = field(default_factory=dict)
+    notes: dict[str, None] = field(default_factory=dict)
+    verdict: Verdict = "holds"
+
+    def add(self, column: str, error: float, note: str = "") -> None:
+        self.errors[column] = max(self.errors.get(column, 0.0), error)
+        if error > BOUND and note:
+            self.notes[note] = None
+
+    def over(self) -> bool:
+        """Whether a column is over the bound."""
+        return any(not e <= BOUND for e in self.errors.values())
+
+    def worse(self, verdict: Verdict, note: str) -> None:
+        if self.verdict == "holds":
+            self.verdict = verdict
+        self.notes[note] = None
+
+    def row(self, obligation: Obligation) -> Row:
+        verdict = self.verdict
+        if verdict == "holds":
+            over = {c for c, e in self.errors.items() if not e <= BOUND}
+            ties = obligation.kind in ("bundle", "bundle proof", "capstone")
+            if over and ties and "statement" not in over:
+                verdict = "not the gradient"
+            elif over:
+                verdict = "fails"
+            elif not self.errors:
+                verdict = "not evaluated"
+        return Row(
+            obligation.name,
+            obligation.kind,
+            ", ".join(self.sizes),
+            self.errors,
+            None if self.margin == float("inf") else self.margin,
+            verdict,
+            tuple(self.notes),
+        )
+
+
+def guarded(tally: Tally, evaluate: Callable[[], None], tolerant: bool) -> None:
+    """Run ``evaluate``; where ``tolerant``, what cannot be evaluated is a verdict in ``tally``."""
+    if not tolerant:
+        evaluate()
+        return
+    try:
+        evaluate()
+    except ObligationsError as error:
+        tally.worse("not evaluable", error.message)
+    except NUMERIC as error:
+        tally.worse("not evaluable", f"its values do not fit together: {error}")
+    except RecursionError:
+        tally.worse("not evaluable", "nested too deeply")
+
+
+def where(a: Array, b: Array) -> str:
+    """The index where two arrays differ most, and the numbers there."""
+    a, b = np.broadcast_arrays(np.asarray(a), np.asarray(b))
+    i = int(np.argmax(np.abs(a - b)))
+    return f"index {i}: {a.reshape(-1)[i]:.6g} against {b.reshape(-1)[i]:.6g}"
+
+
+NUMERIC = (ArithmeticError, AssertionError, IndexError, KeyError, TypeError, ValueError)
+"""What NumPy and a value's functions raise at values that do not belong together."""

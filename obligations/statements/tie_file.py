@@ -1,0 +1,95 @@
+"""From a net to the statements of its tie file, in the file's order."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from obligations.description.model import Net
+from obligations.errors import InputError, ObligationsError
+from obligations.statements.dag import (
+    Step,
+)
+from obligations.statements.derive import Deriver, step_definition
+from obligations.statements.obligation import Obligation
+from obligations.statements.section import Section, sections
+from obligations.statements.thread import Threading, threading
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """Every statement of a net's tie file, in order, and what was left out and why."""
+
+    net: Net
+    sections: Mapping[str, Section]
+    obligations: tuple[Obligation, ...]
+    left_out: tuple[str, ...]
+
+    def by_name(self) -> dict[str, Obligation]:
+        """Obligations by declaration name."""
+        return {o.name: o for o in self.obligations}
+
+
+def derive(
+    net: Net, found: Mapping[str, Section] | None = None, thread: Threading | None = None
+) -> Derived:
+    """The statements of ``net``'s tie file, in the order the description gives.
+
+    ``found`` replaces the resolved sections and ``thread`` the threading of the whole net (a
+    fault made after resolution).
+    """
+    parts = dict(sections(net) if found is None else found)
+    derivers = {name: Deriver(section) for name, section in parts.items()}
+    out: list[Obligation] = []
+    bundles: dict[str, Obligation] = {}
+    for word, names in net.order:
+        for name in names:
+            if word == "define":
+                out.append(step_definition(name, ""))
+                continue
+            deriver = derivers[name]
+            if word == "cotangents":
+                _steps_are_there(deriver.section, {o.name for o in out})
+                out += deriver.cotangents()
+            else:
+                definition, theorem = deriver.bundle()
+                bundles[name] = definition
+                out += [definition, theorem]
+    from obligations.statements.whole import capstone, loss_row
+
+    out.append(capstone(net, derivers, threading(net) if thread is None else thread))
+    out.append(loss_row(net))
+    seen: set[str] = set()
+    for obligation in out:
+        if obligation.name in seen:
+            raise ObligationsError(f"the file would declare {obligation.name} twice")
+        seen.add(obligation.name)
+    return Derived(net, parts, tuple(out), _left_out(net))
+
+
+def _steps_are_there(section: Section, declared: set[str]) -> None:
+    """Refuse a step that the library lacks and the file has not defined so far."""
+    for emitted in section.emitted.values():
+        for node in emitted.nodes.values():
+            if not isinstance(node, Step):
+                continue
+            name = node.operation.backward.defined_in_file
+            if name is not None and name not in declared:
+                raise InputError(
+                    section.net.source,
+                    node.span,
+                    f"{node.token} is {name}, which the library lacks: "
+                    f"a line `define {name}` must come before the cotangents of "
+                    f"{section.block.name}",
+                )
+
+
+def _left_out(net: Net) -> tuple[str, ...]:
+    return tuple(
+        f"{kind.name}: no tie to a certificate, the description names no "
+        f"{'certificate' if kind.certificate is None else 'graph lemma'}"
+        for block in net.blocks.values()
+        if block.role == "block"
+        for kind in block.kinds
+        if kind.certificate is None or kind.graph is None
+    )

@@ -89,3 +89,20 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if names and len(names) <= 12:
         return "valid here: " + ", ".join(names)
     return ""
+
+
+def decode(name: str, data: bytes) -> str:
+    """``data`` as UTF-8 text; :class:`InputError` at the first byte that is none."""
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        before = data[: error.start]
+        line = before.count(b"\n") + 1
+        start = before.rfind(b"\n") + 1
+        column = len(before[start:].decode("utf-8", "replace")) + 1
+        raise InputError(
+            Source(name, data.decode("utf-8", "replace")),
+            Span(line, column),
+            f"not UTF-8 text: byte 0x{data[error.start]:02x}",
+            hint="save the file as UTF-8",
+        ) from None

@@ -23,8 +23,7 @@ from typing import Any
 
 from obligations.audit.rows import Ledger, Mismatch, Row
 from obligations.description.model import Net
-from obligations.description.reader import decode
-from obligations.errors import InputError, ObligationsError, Source, Span, nearest
+from obligations.errors import InputError, ObligationsError, Source, Span, decode, nearest
 from obligations.stablehlo.reader import Function, Module
 from obligations.stablehlo.recognise import Recognised
 

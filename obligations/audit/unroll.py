@@ -118,7 +118,7 @@ def unroll(net: Net, batch: int, classes: int, arguments: Collection[str]) -> Un
     """
     from obligations.shadow.sample import type_shape
     from obligations.shadow.values import sizes_of
-    from obligations.statements.derive import Deriver
+    from obligations.statements.deriver import Deriver
     from obligations.statements.net_names import itinerary
     from obligations.statements.section import sections
 

@@ -22,7 +22,7 @@ from obligations.confirm.tally import Tally, guarded, where
 from obligations.description.model import Net
 from obligations.lean.elab import Constant, Environment, elaborate_declaration
 from obligations.ledger.rows import BOUND, Zero
-from obligations.ops.base import Array
+from obligations.ops.base import FLAG, STRINGS, Array
 from obligations.ops.loss import LOSS_STRINGS
 from obligations.shadow.clauses import (
     Leaf,
@@ -39,7 +39,7 @@ from obligations.shadow.forward import (
 )
 from obligations.shadow.sample import Point, sample
 from obligations.shadow.values import Record, net_values
-from obligations.statements.derive import FLAG, STRINGS, Deriver
+from obligations.statements.deriver import Deriver
 from obligations.statements.obligation import Obligation
 from obligations.statements.section import Section
 from obligations.statements.spell import vec

@@ -50,11 +50,12 @@ from obligations.lean.scoping import (
 from obligations.lean.source import Command, Declaration, Scope, read
 from obligations.lean.typed import Call
 from obligations.ledger.rows import BOUND, Ledger, Row, Verdict, Zero
+from obligations.ops.base import FLAG
 from obligations.ops.library import Entry, library
 from obligations.shadow.evaluate import Evaluator
 from obligations.shadow.propositions import Propositions
 from obligations.shadow.values import WholeNet, net_values
-from obligations.statements.derive import FLAG, Deriver
+from obligations.statements.deriver import Deriver
 from obligations.statements.net_names import Narrow, narrow, net_entries
 from obligations.statements.obligation import Obligation
 from obligations.statements.section import sections

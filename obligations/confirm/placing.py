@@ -32,9 +32,10 @@ from obligations.lean.typed import (
 )
 from obligations.ops import definitions as file_definitions
 from obligations.ops import names as table_names
+from obligations.ops.base import FLAG, STRINGS
 from obligations.shadow.clauses import Leaf, leaves
 from obligations.shadow.evaluate import Evaluator, gradient_node
-from obligations.statements.derive import FLAG, STRINGS, Deriver
+from obligations.statements.deriver import Deriver
 from obligations.statements.obligation import Obligation, ObligationKind
 from obligations.statements.section import Section
 from obligations.statements.tie_file import Derived

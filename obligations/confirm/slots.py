@@ -33,12 +33,12 @@ from obligations.lean.typed import (
     resolve,
     type_of,
 )
-from obligations.ops.base import Clause
+from obligations.ops.base import FLAG, STRINGS, Clause
 from obligations.ops.loss import LOSS_STRINGS
 from obligations.shadow.clauses import Leaf
 from obligations.shadow.evaluate import Evaluator, NotEvaluable, gradient_node
 from obligations.statements.dag import Forward
-from obligations.statements.derive import FLAG, STRINGS, Deriver
+from obligations.statements.deriver import Deriver
 from obligations.statements.spell import Speller, binders, fill, vec
 
 COTANGENT = "cot₀"

@@ -20,7 +20,7 @@ from obligations.description.model import Net
 from obligations.lean.declaration import Declaration
 from obligations.lean.elab import Environment
 from obligations.ledger.rows import Zero
-from obligations.ops.base import Array
+from obligations.ops.base import FLAG, STRINGS, Array
 from obligations.ops.library import environment
 from obligations.ops.loss import LOSS_STRINGS
 from obligations.shadow.clauses import (
@@ -32,7 +32,6 @@ from obligations.shadow.clauses import (
 from obligations.shadow.evaluate import STEP, Evaluator, relative_error
 from obligations.shadow.sample import NetPoint, sample_net
 from obligations.shadow.values import WholeNet, net_values
-from obligations.statements.derive import FLAG, STRINGS
 from obligations.statements.net_names import Narrow, narrow, net_entries
 from obligations.statements.obligation import Obligation
 from obligations.statements.tie_file import Derived

@@ -1,8 +1,8 @@
 """What a net description says, resolved: block kinds, sites, parameters, layers, conventions.
 
-:mod:`~obligations.description.reader` reads these from a text. Dimensions are SymPy expressions over
-the block's own symbols; shapes leave the batch out: ``(c, h, w)`` for an image, ``(a,)`` for a row.
-Everything named here carries the :class:`Span` of the text that named it, so that a difference or
+:mod:`~obligations.description.reader` reads these from a text. Dimensions are SymPy expressions
+over the block's own symbols; shapes leave the batch out: ``(c, h, w)`` for an image, ``(a,)`` for a
+row. Everything named here carries the :class:`Span` of the text that named it, so that a difference or
 an error found later can be shown at its line.
 """
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from obligations.errors import InputError, ObligationsError, Source, Span, nearest
+from obligations.errors import ObligationsError, Source, Span, decode, nearest
 from obligations.resources import built_in_nets
 
 if TYPE_CHECKING:
@@ -92,23 +92,6 @@ def net_source(name_or_path: str) -> Source:
     return Source(name_or_path, decode(name_or_path, data))
 
 
-def decode(name: str, data: bytes) -> str:
-    """``data`` as UTF-8 text; :class:`InputError` at the first byte that is none."""
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        before = data[: error.start]
-        line = before.count(b"\n") + 1
-        start = before.rfind(b"\n") + 1
-        column = len(before[start:].decode("utf-8", "replace")) + 1
-        raise InputError(
-            Source(name, data.decode("utf-8", "replace")),
-            Span(line, column),
-            f"not UTF-8 text: byte 0x{data[error.start]:02x}",
-            hint="save the file as UTF-8",
-        ) from None
-
-
 def parse_chain(
     source: Source, *, title: str = "", family: Literal["symmetric", "XLA"] | None = None
 ) -> Chain:
@@ -121,7 +104,6 @@ def parse_chain(
     from obligations.description.chain import check_values
     from obligations.description.model import Chain
     from obligations.description.parse import parse_chain_text
-    from obligations.errors import Span
 
     chain = parse_chain_text(source)
     check_values(source, chain)

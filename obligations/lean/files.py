@@ -19,7 +19,7 @@ def load(path: str | Path) -> Source:
         When there is no such file, it cannot be read, is not UTF-8 text, or is larger than
         :data:`LARGEST`.
     """
-    from obligations.description.reader import decode
+    from obligations.errors import decode
 
     name, where = str(path), Path(path)
     try:

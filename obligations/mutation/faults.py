@@ -19,8 +19,8 @@ from obligations.lean import syntax as s
 from obligations.lean.declaration import Declaration
 from obligations.lean.elab import Environment
 from obligations.ops import operations
-from obligations.ops.base import Operation
-from obligations.ops.loss import LOSS_STRINGS
+from obligations.ops.base import STRINGS, Operation
+from obligations.ops.loss import LOSS, LOSS_STRINGS
 from obligations.statements.dag import (
     INCOMING,
     Emitted,
@@ -31,11 +31,11 @@ from obligations.statements.dag import (
     emitted_graph,
     sources_of,
 )
-from obligations.statements.derive import STRINGS, Deriver
+from obligations.statements.deriver import Deriver
 from obligations.statements.obligation import Obligation
 from obligations.statements.section import Section
 from obligations.statements.spell import vec
-from obligations.statements.thread import LOSS, Handed, Threading, Tied, threading
+from obligations.statements.thread import Handed, Threading, Tied, threading
 
 
 @dataclass(frozen=True, slots=True)

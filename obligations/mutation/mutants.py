@@ -1,9 +1,9 @@
 """Break a net one fault at a time, and see what is caught and by what.
 
 Every fault of :mod:`~obligations.mutation.faults` is held against the comparison of the two DAGs
-and, with the comparison off, against the numbers alone; what the numbers cannot show is held against the
-check of slots no value depends on. A fault that no number shows must be an equivalence: the same
-values on every sample and an algebraic reason. Anything else is a defect of the tool.
+and, with the comparison off, against the numbers alone; what the numbers cannot show is held
+against the check of slots no value depends on. A fault that no number shows must be an equivalence:
+the same values on every sample and an algebraic reason. Anything else is a defect of the tool.
 
 Nothing that a fault leaves alone is computed again: samples and derivatives of the forward belong
 to no statement, and a fault's evaluation starts from the unmutated one's values.
@@ -52,13 +52,13 @@ from obligations.mutation.faults import (
 )
 from obligations.ops import definitions
 from obligations.ops import names as table_names
-from obligations.ops.base import Array
+from obligations.ops.base import STRINGS, Array
 from obligations.shadow.clauses import leaves, node_magnitude, node_value, read_cotangent
 from obligations.shadow.evaluate import Evaluator, relative_error
 from obligations.shadow.values import net_values
 from obligations.statements import thread as threads
 from obligations.statements.dag import Certified, Emitted, Forward, Step, certify, compare
-from obligations.statements.derive import STRINGS, Deriver, step_definition
+from obligations.statements.deriver import Deriver, step_definition
 from obligations.statements.environment import typed_environment
 from obligations.statements.obligation import Obligation
 from obligations.statements.section import Section
@@ -583,7 +583,7 @@ class WholeNetTrials:
         out: dict[str, s.Term] = {}
         layers = {x.name: x for x in self.net.layers}
         k = s.Ident(self.net.classes)
-        out[threads.LOSS] = s.app("Vec", s.Bin("*", s.Ident("N"), k))
+        out[LOSS] = s.app("Vec", s.Bin("*", s.Ident("N"), k))
         for handed in threads.threading(self.net).handed:
             layer = layers[handed.layer]
             block, kind = self.net.block_of(layer.kind)

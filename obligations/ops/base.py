@@ -31,6 +31,13 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+
+STRINGS = ("xN", "cotN", "vN", "epsStr")
+"""Template symbols of a bundle's strings."""
+
+FLAG = "bf16"
+"""Template symbol of a bundle's precision flag."""
+
 Padding = Literal["symmetric", "XLA"]
 
 

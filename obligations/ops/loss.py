@@ -47,6 +47,9 @@ def _graph(n: int, k: int, alpha: Array, scale: Array, *rest: Any) -> Array:
 
 
 _ROW_OF = "(Mat.unflatten (batchSlice N (1 * K) {} n) (0 : Fin 1))"
+LOSS = "g"
+"""What a whole-net statement calls the cotangent at the logits."""
+
 LOSS_STRINGS = ("aStr", "negAK", "bStr", "logN", "ohN")
 """The names of constants in the loss's graph, which its value does not depend on."""
 

@@ -13,8 +13,8 @@ from obligations.lean import syntax as s
 from obligations.ops.base import Array
 from obligations.shadow.forward import Case, axes, element_count, run
 from obligations.shadow.values import Record, WholeNet, random_mask
+from obligations.statements.block import BlockTerms
 from obligations.statements.dag import Forward
-from obligations.statements.derive import Deriver
 
 MARGIN = 1e-3
 """How far the input of an activation stays from its kinks, and a window's maximum from its next."""
@@ -120,7 +120,7 @@ def type_shape(type_: s.Term, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
 
 def block_parameters(
-    deriver: Deriver, sizes: Mapping[str, int], rng: np.random.Generator
+    deriver: BlockTerms, sizes: Mapping[str, int], rng: np.random.Generator
 ) -> dict[str, Array]:
     """Random parameters of a block at its widths, by Lean name."""
     out = {}
@@ -174,7 +174,7 @@ def sample(
     ObligationsError
         When no such point is found in a fixed number of tries.
     """
-    deriver = Deriver.plain(net, block)
+    deriver = BlockTerms.plain(net, block)
     sizes = block_sizes(net, block, kind, rng)
     n_in = element_count(block.input_shape, sizes)
     best = Margins()
@@ -273,7 +273,7 @@ def sample_net(
     fields: dict[str, object] = {}
     for index, stop in enumerate(whole.stops):
         block, _ = net.block_of(stop.kind)
-        deriver = Deriver.plain(net, block)
+        deriver = BlockTerms.plain(net, block)
         sizes = whole.sizes(index, batch, classes)
         _enough_values(net, stop.field or stop.kind, deriver.fwd, sizes)
         values = block_parameters(deriver, sizes, rng)

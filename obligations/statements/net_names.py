@@ -15,7 +15,7 @@ from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
 from obligations.lean.elab import Signature
 from obligations.ops.library import Entry
-from obligations.statements.derive import Deriver
+from obligations.statements.block import BlockTerms
 from obligations.statements.spell import binders, layer_order, vec
 
 NAT = s.Ident("Nat")
@@ -146,7 +146,7 @@ def _widths(
             raise ObligationsError(f"{field} has the type of no record")
         found = [a.value for a in type_.args if isinstance(a, s.Num)]
         return dict(zip(block.widths, found, strict=True))
-    deriver = Deriver.plain(net, block)
+    deriver = BlockTerms.plain(net, block)
     out: dict[str, int] = {}
     for group in block.loose:
         for name, weight in group:
@@ -178,7 +178,7 @@ def net_entries(net: Net, by: Narrow = TRUE_SIZE) -> dict[str, Entry]:
 
 def _block_entries(net: Net, block: Block) -> dict[str, Entry]:
     out: dict[str, Entry] = {}
-    deriver = Deriver.plain(net, block)
+    deriver = BlockTerms.plain(net, block)
     widths = block.widths
     implicit = binders([(w, NAT) for w in widths], "{")
     if block.record is not None:
@@ -223,12 +223,12 @@ def _block_entries(net: Net, block: Block) -> dict[str, Entry]:
     return out
 
 
-def _off_kinks(deriver: Deriver, name: str) -> s.Term:
+def _off_kinks(deriver: BlockTerms, name: str) -> s.Term:
     """``∀ i, v i ≠ 0`` for the value at a site, at every kink of what reads it."""
     return _off_kinks_of(deriver, name, deriver.speller.spelled_out().value(name))
 
 
-def _off_kinks_of(deriver: Deriver, name: str, value: s.Term) -> s.Term:
+def _off_kinks_of(deriver: BlockTerms, name: str, value: s.Term) -> s.Term:
     site = deriver.fwd.sites[name]
     kinks = {
         k
@@ -249,7 +249,7 @@ def graph_statement(lemma: str) -> str:
     return f"{lemma}.statement"
 
 
-def _graph_entries(deriver: Deriver, kind: Kind) -> dict[str, Entry]:
+def _graph_entries(deriver: BlockTerms, kind: Kind) -> dict[str, Entry]:
     """A graph lemma's arguments: per layer ``W b ε h γ β``, the input, the cotangent, smoothness.
 
     What it states is left open under a name of the tool's own: its arguments are what a tie's
@@ -294,7 +294,7 @@ def certificate_forward(certificate: str) -> str:
     return f"{certificate}.forward"
 
 
-def _certificate_entries(deriver: Deriver, kind: Kind) -> dict[str, Entry]:
+def _certificate_entries(deriver: BlockTerms, kind: Kind) -> dict[str, Entry]:
     """A certificate and the block's forward it is about (the tool's own name for it)."""
     block = deriver.block
     assert kind.certificate is not None
@@ -327,7 +327,7 @@ def _with_implicit(groups: tuple[s.Binder, ...], names: list[str]) -> tuple[s.Bi
 
 
 def _at_pattern(
-    deriver: Deriver, kind: Kind, signature: tuple[tuple[s.Binder, ...], s.Term]
+    deriver: BlockTerms, kind: Kind, signature: tuple[tuple[s.Binder, ...], s.Term]
 ) -> tuple[tuple[s.Binder, ...], s.Term]:
     from obligations.lean.declaration import Declaration
 

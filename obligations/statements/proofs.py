@@ -14,17 +14,16 @@ from obligations.description.model import Kind, Shape
 from obligations.errors import InputError, ObligationsError
 from obligations.lean import syntax as s
 from obligations.lean.declaration import Declaration, Tactic
+from obligations.statements.block import NAT
 from obligations.statements.dag import Emitted, FanIn, Forward, Step
 from obligations.statements.obligation import Obligation
 from obligations.statements.spell import binders, dim, fill, layer_order, main_path, times, vec
 
 if TYPE_CHECKING:
-    from obligations.statements.derive import Deriver
-
-NAT = s.Ident("Nat")
+    from obligations.statements.block import BlockTerms
 
 
-def rewriting_proof(d: Deriver, definition: str) -> tuple[Tactic, ...]:
+def rewriting_proof(d: BlockTerms, definition: str) -> tuple[Tactic, ...]:
     """A stem: unfold its last cotangent, rewrite each step that has a certified form, close."""
     rewrites: list[s.Term] = []
     for step in d.emitted.nodes.values():
@@ -39,7 +38,7 @@ def rewriting_proof(d: Deriver, definition: str) -> tuple[Tactic, ...]:
     return Tactic((f"unfold {definition}",)), Tactic(tuple(pieces)), Tactic(("rfl",))
 
 
-def positivity_proof(d: Deriver, site: str) -> s.Term:
+def positivity_proof(d: BlockTerms, site: str) -> s.Term:
     """The positivity proof of a BatchNorm site: ``hq.h1``, ``hεs``."""
     for hypothesis in d.block.positive:
         for field, at in hypothesis.fields:
@@ -50,7 +49,7 @@ def positivity_proof(d: Deriver, site: str) -> s.Term:
     raise ObligationsError(f"no hypothesis says that the ε of {site} is positive")
 
 
-def graph_arguments(d: Deriver, up_to: str | None = None) -> list[s.Term]:
+def graph_arguments(d: BlockTerms, up_to: str | None = None) -> list[s.Term]:
     """The arguments of a graph lemma: per layer ``W b ε h γ β``, the main path first."""
     out: list[s.Term] = []
     reach = None if up_to is None else _before(d, up_to)
@@ -65,7 +64,7 @@ def graph_arguments(d: Deriver, up_to: str | None = None) -> list[s.Term]:
     return out
 
 
-def _before(d: Deriver, name: str) -> set[str]:
+def _before(d: BlockTerms, name: str) -> set[str]:
     found: set[str] = set()
     stack = [name]
     while stack:
@@ -76,7 +75,7 @@ def _before(d: Deriver, name: str) -> set[str]:
     return found
 
 
-def graph_proof(d: Deriver, kind: Kind, fwd: Forward, emitted: Emitted) -> tuple[Tactic, ...]:
+def graph_proof(d: BlockTerms, kind: Kind, fwd: Forward, emitted: Emitted) -> tuple[Tactic, ...]:
     """The proof of a tie from its graph lemma; its ending follows from the fan-in order."""
     graph = kind.graph
     assert graph is not None
@@ -117,7 +116,7 @@ def graph_proof(d: Deriver, kind: Kind, fwd: Forward, emitted: Emitted) -> tuple
     return tuple(out)
 
 
-def fan_in_swapped(d: Deriver, kind: Kind, fwd: Forward, emitted: Emitted) -> bool:
+def fan_in_swapped(d: BlockTerms, kind: Kind, fwd: Forward, emitted: Emitted) -> bool:
     """Whether the render adds the branches in another order than the graph lemma."""
     graph = kind.graph
     if graph is None:
@@ -142,7 +141,7 @@ def fan_in_swapped(d: Deriver, kind: Kind, fwd: Forward, emitted: Emitted) -> bo
     return tuple(words) != graph.fan_in
 
 
-def calc_proof(d: Deriver, kind: Kind) -> tuple[Tactic, ...]:
+def calc_proof(d: BlockTerms, kind: Kind) -> tuple[Tactic, ...]:
     """A head: its graph lemma covers the part up to a site; the rest holds by unfolding."""
     graph, tie = kind.graph, kind.input
     assert graph is not None
@@ -177,7 +176,7 @@ def calc_proof(d: Deriver, kind: Kind) -> tuple[Tactic, ...]:
     )
 
 
-def composed_graph(d: Deriver, kind: Kind) -> list[Obligation]:
+def composed_graph(d: BlockTerms, kind: Kind) -> list[Obligation]:
     """The backward graph of a block the library has none for, and that it is faithful."""
     graph = kind.graph
     assert graph is not None

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 
 from obligations.description.model import Net
 from obligations.errors import Span
+from obligations.ops.loss import LOSS
 from obligations.statements.dag import Difference
-
-LOSS = "g"
-"""The cotangent at the logits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from obligations.errors import InputError, ObligationsError
 from obligations.statements.dag import (
     Step,
 )
-from obligations.statements.derive import Deriver, step_definition
+from obligations.statements.deriver import Deriver, step_definition
 from obligations.statements.obligation import Obligation
 from obligations.statements.section import Section, sections
 from obligations.statements.thread import Threading, threading

@@ -8,11 +8,21 @@ from obligations.description.model import Kind, Net
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
 from obligations.lean.declaration import Declaration, Tactic
-from obligations.ops.loss import COTANGENT, LOSS_STRINGS, ROW, ROW_PROOF, ROWS, TARGET_SUMS_TO_ONE
-from obligations.statements.derive import FLAG, NAT, REAL, STRINGS, Definition, Deriver
+from obligations.ops.base import FLAG, STRINGS
+from obligations.ops.loss import (
+    COTANGENT,
+    LOSS,
+    LOSS_STRINGS,
+    ROW,
+    ROW_PROOF,
+    ROWS,
+    TARGET_SUMS_TO_ONE,
+)
+from obligations.statements.block import NAT, REAL, Definition
+from obligations.statements.deriver import Deriver
 from obligations.statements.obligation import Obligation
 from obligations.statements.spell import binders, fill, vec
-from obligations.statements.thread import LOSS, Threading
+from obligations.statements.thread import Threading
 
 
 class WholeNet:

@@ -23,7 +23,7 @@ from obligations.ops import definitions
 from obligations.ops.activation import relu_mask
 from obligations.shadow.evaluate import Evaluator
 from obligations.statements.dag import FanIn, Step
-from obligations.statements.derive import Deriver, step_definition
+from obligations.statements.deriver import Deriver, step_definition
 from obligations.statements.environment import typed_environment
 
 

@@ -2,8 +2,8 @@
 
 :mod:`~obligations.description.reader` reads these from a text. Dimensions are SymPy expressions
 over the block's own symbols; shapes leave the batch out: ``(c, h, w)`` for an image, ``(a,)`` for a
-row. Everything named here carries the :class:`Span` of the text that named it, so that a difference or
-an error found later can be shown at its line.
+row. Everything named here carries the :class:`Span` of the text that named it, so that a difference
+or an error found later can be shown at its line.
 """
 
 from __future__ import annotations

@@ -53,6 +53,7 @@ from obligations.mutation.faults import (
 from obligations.ops import definitions
 from obligations.ops import names as table_names
 from obligations.ops.base import STRINGS, Array
+from obligations.ops.loss import LOSS
 from obligations.shadow.clauses import leaves, node_magnitude, node_value, read_cotangent
 from obligations.shadow.evaluate import Evaluator, relative_error
 from obligations.shadow.values import net_values

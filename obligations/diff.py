@@ -2,7 +2,7 @@
 
 Declarations are matched by full name; those without a partner are paired by likeness and reported
 as renamed. White space, comments and docstrings never count. What Lean looks through without help
-is looked through (see :mod:`obligations.lean.canonical`), and nothing else.
+is looked through (see :mod:`obligations.lean.canon`), and nothing else.
 """
 
 from __future__ import annotations
@@ -16,28 +16,33 @@ from itertools import pairwise
 from typing import Any, Literal
 
 from obligations.errors import Source, Span
-from obligations.lean import syntax as s
-from obligations.lean.canonical import (
-    EVERYTHING,
-    TELESCOPES,
-    Canon,
-    Node,
-    Through,
-    binder_of,
-    same,
-    walk,
-)
-from obligations.lean.parse import TextSpan, strip_comments
-from obligations.lean.rewriting import gives_instance, rewriting, unproved
-from obligations.lean.scoping import (
+from obligations.lean import (
     ASSUMED,
     DEFINITIONS,
+    EVERYTHING,
+    TELESCOPES,
     THEOREMS,
+    Canon,
+    Command,
+    FileDeclaration,
+    LeanFile,
+    Node,
+    TextSpan,
+    Through,
+    binder_of,
     canonical,
-    resolve,
+    gives_instance,
+    read,
+    resolve_name,
+    rewriting,
+    same,
+    strip_comments,
+    syntax as s,
     telescope,
+    tokens,
+    unproved,
+    walk,
 )
-from obligations.lean.source import Command, Declaration, LeanFile, read, tokens
 
 Verdict = Literal[
     "same", "other proof", "same up to", "statement differs", "only in A", "only in B"
@@ -208,9 +213,9 @@ class _Side:
         declared = {d.full_name for d in file.declarations if d.name}
         return cls(file, frozenset({*names(), *(canonical(n) for n in declared)}))
 
-    def canon(self, declaration: Declaration, through: Through) -> Node:
+    def canon(self, declaration: FileDeclaration, through: Through) -> Node:
         def spelled(name: str) -> str:
-            found = resolve(name, declaration.scope, self.known) or name
+            found = resolve_name(name, declaration.scope, self.known) or name
             old = self.renamed.get(found)
             if through.notation:
                 return old or found
@@ -223,19 +228,19 @@ class _Side:
             self._read[id(declaration)] = parts
         return Canon(spelled, through).declaration(*self._read[id(declaration)])
 
-    def tokens(self, declaration: Declaration) -> tuple[str, ...]:
+    def tokens(self, declaration: FileDeclaration) -> tuple[str, ...]:
         """The tokens of what a declaration states."""
         if id(declaration) not in self._tokens:
             self._tokens[id(declaration)] = statement_tokens(declaration)
         return self._tokens[id(declaration)]
 
 
-def counts_value(declaration: Declaration) -> bool:
+def counts_value(declaration: FileDeclaration) -> bool:
     """Whether a declaration's body belongs to what it states."""
     return declaration.kind not in THEOREMS and declaration.kind not in ASSUMED
 
 
-def statement_tokens(declaration: Declaration) -> tuple[str, ...]:
+def statement_tokens(declaration: FileDeclaration) -> tuple[str, ...]:
     """The tokens of what a declaration states."""
     slices = [declaration.binders_at, declaration.type_at]
     if counts_value(declaration):
@@ -246,7 +251,7 @@ def statement_tokens(declaration: Declaration) -> tuple[str, ...]:
     return tuple(out)
 
 
-def proof_tokens(declaration: Declaration) -> tuple[str, ...]:
+def proof_tokens(declaration: FileDeclaration) -> tuple[str, ...]:
     """The tokens of a proof; empty where there is none."""
     if counts_value(declaration):
         return ()
@@ -256,7 +261,7 @@ def proof_tokens(declaration: Declaration) -> tuple[str, ...]:
     return tuple(out)
 
 
-def _family(declaration: Declaration) -> str:
+def _family(declaration: FileDeclaration) -> str:
     if declaration.kind in THEOREMS:
         return "theorem"
     return "definition" if declaration.kind in DEFINITIONS else declaration.kind
@@ -296,7 +301,7 @@ def compare(left: Source, right: Source, *, statements_only: bool = False) -> Co
 _REWRITES = "the meaning of the text after it may differ: what it does is not followed"
 _MOVED = f"it stands before other declarations: {_REWRITES}"
 
-_Piece = Declaration | Command
+_Piece = FileDeclaration | Command
 
 
 def _one_sided(x: _Piece, verdict: Literal["only in A", "only in B"], note: str = "") -> Pair:
@@ -306,7 +311,7 @@ def _one_sided(x: _Piece, verdict: Literal["only in A", "only in B"], note: str 
     return Pair("", _called(x), (None, _place(x)), verdict, notes=notes, rewrites=bool(note))
 
 
-def _moved(x: _Piece, y: _Piece, pairs: Sequence[tuple[Declaration, Declaration]]) -> bool:
+def _moved(x: _Piece, y: _Piece, pairs: Sequence[tuple[FileDeclaration, FileDeclaration]]) -> bool:
     """Whether ``x`` comes before a declaration whose partner ``y`` comes after, or the reverse."""
     return any(
         (p.at.start < x.at.start) != (q.at.start < y.at.start) for p, q in pairs if p is not x
@@ -314,7 +319,7 @@ def _moved(x: _Piece, y: _Piece, pairs: Sequence[tuple[Declaration, Declaration]
 
 
 def _commands(
-    left: LeanFile, right: LeanFile, pairs: Sequence[tuple[Declaration, Declaration]]
+    left: LeanFile, right: LeanFile, pairs: Sequence[tuple[FileDeclaration, FileDeclaration]]
 ) -> Iterator[Pair]:
     """What changes the meaning of text, where the other side does not have the same there."""
     waiting: dict[tuple[str, ...], list[Command]] = {}
@@ -345,14 +350,14 @@ def _place(piece: _Piece) -> tuple[int, int]:
     return span.line, span.column
 
 
-_Found = list[tuple[Declaration, Declaration]]
+_Found = list[tuple[FileDeclaration, FileDeclaration]]
 
 
 def _matched(
-    left: Sequence[Declaration], right: Sequence[Declaration]
-) -> tuple[_Found, list[Declaration], list[Declaration]]:
+    left: Sequence[FileDeclaration], right: Sequence[FileDeclaration]
+) -> tuple[_Found, list[FileDeclaration], list[FileDeclaration]]:
     """Pairs of one full name, the first with the first; and what is left of either side."""
-    waiting: dict[str, list[Declaration]] = {}
+    waiting: dict[str, list[FileDeclaration]] = {}
     for y in right:
         waiting.setdefault(_called(y), []).append(y)
     pairs, only = [], []
@@ -367,7 +372,7 @@ def _matched(
 
 
 def _renamed(
-    a: _Side, left: Sequence[Declaration], b: _Side, right: Sequence[Declaration]
+    a: _Side, left: Sequence[FileDeclaration], b: _Side, right: Sequence[FileDeclaration]
 ) -> _Found:
     """Pairs of unmatched declarations whose statements are alike enough, the likest first."""
     if not left or not right:
@@ -399,7 +404,9 @@ def _bag(tokens: tuple[str, ...], name: str) -> Counter[str]:
     return Counter(found) + Counter(f"{x} {y}" for x, y in pairwise(found))
 
 
-def _pair(a: _Side, b: _Side, x: Declaration, y: Declaration, statements_only: bool) -> Pair:
+def _pair(
+    a: _Side, b: _Side, x: FileDeclaration, y: FileDeclaration, statements_only: bool
+) -> Pair:
     notes = list(_attribute_notes(x, y))
     if not statements_only:
         sides = [side for side, d in (("A", x), ("B", y)) if unproved(d)]
@@ -433,12 +440,12 @@ def _pair(a: _Side, b: _Side, x: Declaration, y: Declaration, statements_only: b
     return make("statement differs", differences=shown, more=more, notes=tuple(notes))
 
 
-def _word(declaration: Declaration) -> Snippet:
+def _word(declaration: FileDeclaration) -> Snippet:
     line, column = _place(declaration)
     return Snippet(declaration.kind, line, column)
 
 
-def _same_proof(x: Declaration, y: Declaration, renamed: Mapping[str, str]) -> bool:
+def _same_proof(x: FileDeclaration, y: FileDeclaration, renamed: Mapping[str, str]) -> bool:
     left, right = proof_tokens(x), proof_tokens(y)
     return left == right or left == _spelled_back(right, renamed)
 
@@ -455,8 +462,8 @@ def _spelled_back(tokens: tuple[str, ...], renamed: Mapping[str, str]) -> tuple[
     return tuple(out)
 
 
-def _attribute_notes(x: Declaration, y: Declaration) -> Iterator[str]:
-    def marks(d: Declaration) -> set[str]:
+def _attribute_notes(x: FileDeclaration, y: FileDeclaration) -> Iterator[str]:
+    def marks(d: FileDeclaration) -> set[str]:
         # Lean asks for `noncomputable` where it is needed; it is no part of what is stated.
         words = set(d.modifiers) - {"noncomputable"}
         if d.kind not in THEOREMS:

@@ -9,8 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from lean_edits import OUT, edited, generated, without
 
 from obligations.cli import run

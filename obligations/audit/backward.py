@@ -23,10 +23,9 @@ from obligations.audit.forward import (
 from obligations.audit.match import Matching
 from obligations.audit.rows import Ledger, Mismatch, difference, text, unless
 from obligations.audit.unroll import Key, LayerAt, Place, kernel_size, window
-from obligations.ops.base import Operation
-from obligations.stablehlo.recognise import BackStep, GradNode, Site
-from obligations.stablehlo.recognise import FanIn as Added
-from obligations.statements.dag import FanIn, Step
+from obligations.ops import Operation
+from obligations.stablehlo import BackStep, FanIn as Added, GradNode, Site
+from obligations.statements import FanIn, Step
 
 
 @dataclass(slots=True)
@@ -590,7 +589,7 @@ def _conv_node(layer: LayerAt, place: Place, found: GradNode, where: str) -> lis
 
 
 def _census(chain: Chain) -> None:
-    from obligations.description.tensor_census import census
+    from obligations.description import census
 
     m = chain.m
     total = census(m.unrolled.net)

@@ -10,9 +10,9 @@ from typing import Any
 from obligations.audit.match import Matching
 from obligations.audit.rows import Ledger, Mismatch, difference, text, unless
 from obligations.audit.unroll import Key, Place, kernel_size, window
-from obligations.description.model import Net
+from obligations.description import Net
 from obligations.errors import InputError, nearest
-from obligations.stablehlo.recognise import Site
+from obligations.stablehlo import Site
 
 CONVS = ("conv", "depthwise", "grouped")
 

@@ -6,9 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from obligations.audit.unroll import Key, Place, Unrolled
-from obligations.stablehlo.graph import ELEMENTWISE
-from obligations.stablehlo.reader import Function
-from obligations.stablehlo.recognise import Recognised, Site
+from obligations.stablehlo import ELEMENTWISE, Function, Recognised, Site
 
 #: Kinds of site that may stand where another of their set is described.
 _ALIKE = (

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from obligations.audit.match import Matching
 from obligations.audit.rows import Ledger, Mismatch
 from obligations.errors import ObligationsError
-from obligations.ledger.rows import BOUND
-from obligations.stablehlo.reader import Module, Operation
+from obligations.ledger import BOUND
+from obligations.stablehlo import Module, Operation
 
 if TYPE_CHECKING:
-    from obligations.ops.base import Array
+    from obligations.ops import Array
 
 WORK = 3e8
 """How many multiplications and elements an artifact may have to be evaluated without asking."""
@@ -74,7 +74,7 @@ def _work(op: Operation, module: Module) -> float:
 def _error(have: Array, wanted: Array, scale: Array) -> float:
     import numpy as np
 
-    from obligations.shadow.evaluate import relative_error
+    from obligations.shadow import relative_error
 
     if have.shape != wanted.shape:
         return float("inf")
@@ -87,8 +87,7 @@ def _sample(
     """Values of the artifact's arguments; the same as the net's weight record and options."""
     import numpy as np
 
-    from obligations.shadow.sample import tensor
-    from obligations.shadow.values import Record, random_mask
+    from obligations.shadow import Record, random_mask, tensor
 
     rng = np.random.default_rng(0)
     net, loss = m.unrolled.net, m.found.loss
@@ -138,16 +137,19 @@ def _shadow(
     """Each gradient node of the whole-net theorem by tensor: its entries and their magnitudes."""
     import numpy as np
 
-    from obligations.confirm.block import scope_of
-    from obligations.confirm.whole import NetCheck
-    from obligations.ops.loss import smoothed_cotangent
-    from obligations.shadow.clauses import leaves, node_magnitude, node_value
-    from obligations.shadow.evaluate import Evaluator
-    from obligations.shadow.sample import NetPoint
-    from obligations.shadow.values import Record, WholeNet, net_values
-    from obligations.statements.environment import typed_environment
-    from obligations.statements.net_names import TRUE_SIZE
-    from obligations.statements.tie_file import derive
+    from obligations.confirm import NetCheck, scope_of
+    from obligations.ops import smoothed_cotangent
+    from obligations.shadow import (
+        Evaluator,
+        NetPoint,
+        Record,
+        WholeNet,
+        leaves,
+        net_values,
+        node_magnitude,
+        node_value,
+    )
+    from obligations.statements import TRUE_SIZE, derive, typed_environment
 
     net, loss = m.unrolled.net, m.found.loss
     assert loss is not None

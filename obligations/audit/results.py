@@ -8,7 +8,7 @@ from itertools import pairwise
 from obligations.audit.forward import count_of, places, stated
 from obligations.audit.match import Matching
 from obligations.audit.rows import Ledger, Mismatch, difference, text, unless
-from obligations.stablehlo.recognise import Reported
+from obligations.stablehlo import Reported
 
 
 def results(m: Matching, out: Ledger) -> None:

@@ -9,9 +9,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from obligations.description.model import Block, Net, Parameter, Site, size_at
-from obligations.ops.base import Operation
-from obligations.statements.dag import INCOMING, Emitted, Forward
+from obligations.description import Block, Net, Parameter, Site, size_at
+from obligations.ops import Operation
+from obligations.statements import INCOMING, Emitted, Forward
 
 Key: TypeAlias = tuple[str, str]
 """A layer and a site of it; a layer and a value of its render chain."""
@@ -116,11 +116,8 @@ def unroll(net: Net, batch: int, classes: int, arguments: Collection[str]) -> Un
     ``arguments`` are the artifact's: at the ends a tensor may be called as the render calls it or
     after the layer's prefix, whichever is there.
     """
-    from obligations.shadow.sample import type_shape
-    from obligations.shadow.values import sizes_of
-    from obligations.statements.deriver import Deriver
-    from obligations.statements.net_names import itinerary
-    from obligations.statements.section import sections
+    from obligations.shadow import sizes_of, type_shape
+    from obligations.statements import Deriver, itinerary, sections
 
     parts = sections(net)
     kernels = [s.widths for s in itinerary(net)]

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Literal
 
 from obligations import __version__
 from obligations.errors import ObligationsError, Source
-from obligations.ledger.rows import Row, Zero
+from obligations.ledger import Row, Zero
 
 Size = Literal["small", "true"]
 

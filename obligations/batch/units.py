@@ -24,14 +24,13 @@ from typing import TYPE_CHECKING, Any
 from obligations import __version__
 from obligations.batch.results import Result, Results, Size, Subject, Unit
 from obligations.errors import ObligationsError, nearest
-from obligations.ledger.rows import Ledger, Row, Verdict, Zero
+from obligations.ledger import Ledger, Row, Verdict, Zero
 from obligations.threads import one_thread
 
 if TYPE_CHECKING:
-    from obligations.confirm.whole import NetCheck
-    from obligations.lean.elab import Environment
-    from obligations.statements.obligation import Obligation
-    from obligations.statements.tie_file import Derived
+    from obligations.confirm import NetCheck
+    from obligations.lean import Environment
+    from obligations.statements import Derived, Obligation
 
 __all__ = ["Outcome", "Plan", "Result", "Subject", "Unit", "ledgers", "perform", "plan", "run"]
 
@@ -61,7 +60,7 @@ class _Kept:
 
     @property
     def narrow(self) -> NetCheck:
-        from obligations.confirm.whole import NetCheck
+        from obligations.confirm import NetCheck
 
         if self._narrow is None:
             self._narrow = NetCheck.build(self.derived)
@@ -70,14 +69,14 @@ class _Kept:
 
 @lru_cache(maxsize=4)
 def _kept(subject: Subject) -> _Kept:
-    from obligations.description.reader import read_net
-    from obligations.statements.tie_file import derive
+    from obligations.description import read_net
+    from obligations.statements import derive
 
     return _keep(derive(read_net(subject.source, dict(subject.settings))))
 
 
 def _keep(derived: Derived) -> _Kept:
-    from obligations.statements.environment import typed_environment
+    from obligations.statements import typed_environment
 
     return _Kept(derived, typed_environment(derived))
 
@@ -109,7 +108,7 @@ def evaluate_unit(unit: Unit, work: Work | None = None, keeper: _Keeper = _kept)
     ObligationsError
         The net cannot be read, or a statement of it is not well typed.
     """
-    from obligations.lean.elab import ElabError
+    from obligations.lean import ElabError
 
     kept = keeper(unit.subject)
     with kept.lock:
@@ -118,7 +117,7 @@ def evaluate_unit(unit: Unit, work: Work | None = None, keeper: _Keeper = _kept)
         total = len(wanted)
         try:
             if unit.size == "true":
-                from obligations.confirm.true_size import check_true_size
+                from obligations.confirm import check_true_size
 
                 found = check_true_size(kept.derived, seed=unit.seed, progress=work)
                 rows, zeros, total = found.rows, found.zeros, len(found.rows)
@@ -140,7 +139,7 @@ def evaluate_unit(unit: Unit, work: Work | None = None, keeper: _Keeper = _kept)
 def _evaluated(
     kept: _Kept, unit: Unit, wanted: Sequence[Obligation]
 ) -> tuple[tuple[Row, ...], tuple[Zero, ...]]:
-    from obligations.confirm.net import evaluate
+    from obligations.confirm import evaluate
 
     some = [o for o in wanted if not unit.only or o.name in unit.only]
     tallies, zeros = evaluate(
@@ -598,7 +597,7 @@ def ledgers(todo: Plan, found: Results) -> tuple[Ledger, ...]:
 
 
 def _ledger(subject: Subject, derived: Derived, units: Iterable[Unit], found: Results) -> Ledger:
-    from obligations.statements.net_names import TRUE_SIZE, narrow
+    from obligations.statements import TRUE_SIZE, narrow
 
     own = [u for u in units if u.subject == subject]
     rows: dict[str, list[Row]] = {}

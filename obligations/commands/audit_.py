@@ -11,7 +11,7 @@ import click
 from obligations.commands import options, paging
 
 if TYPE_CHECKING:
-    from obligations.audit.step import Audit, Row
+    from obligations.audit import Audit, Row
 
 SHOWN = 8
 """How many places of one convention are shown; all are in the JSON and on the page."""
@@ -58,8 +58,8 @@ def command(
     file, what is there, what the description says. The code is 0 when all hold, 2 when a file is
     no training step of the net or --numbers asks for what cannot be evaluated.
     """
-    from obligations.audit.step import artifacts, audit, load
-    from obligations.description.reader import load as load_net
+    from obligations.audit import artifacts, audit, load
+    from obligations.description import load as load_net
     from obligations.errors import ObligationsError
     from obligations.ledger import tables as report
 
@@ -93,7 +93,7 @@ def command(
         told = f", {refused} cannot be read as such" if refused else ""
         click.echo(f"{described.name}: {good} of {len(wanted)} training steps agree{told}")
     if json_file is not None:
-        from obligations.writing.tie_file import replace_file
+        from obligations.writing import replace_file
 
         text = json.dumps([a.as_json() for a in found], indent=2, ensure_ascii=False)
         replace_file(json_file, text + "\n")
@@ -104,7 +104,7 @@ def command(
 
 def _print(found: Audit, *, whole: bool) -> None:
     """The rows and what differs; of a good one among several, a line."""
-    from obligations.audit.step import summary
+    from obligations.audit import summary
     from obligations.ledger import tables as report
 
     if whole:
@@ -120,7 +120,7 @@ def _print(found: Audit, *, whole: bool) -> None:
 
 
 def _differences(found: Audit, row: Row, most: int) -> None:
-    from obligations.audit.step import shown
+    from obligations.audit import shown
 
     for mismatch in row.mismatches[:most]:
         click.echo(shown(found, row, mismatch))

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from obligations.batch.results import Result
-    from obligations.batch.units import Progress, Work
-    from obligations.ledger.rows import Ledger
-    from obligations.statements.tie_file import Derived
+    from obligations.batch import Progress, Result, Work
+    from obligations.ledger import Ledger
+    from obligations.statements import Derived
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -165,8 +164,8 @@ def run(nets: Iterable[Derived], batch: Batch) -> tuple[Ledger, ...]:
                 click.echo(f"{batch.results}: keeps what is done; go on by --resume", err=True)
             raise
     if batch.junit is not None:
-        from obligations.batch.junit import junit
-        from obligations.writing.tie_file import replace_file
+        from obligations.batch import junit
+        from obligations.writing import replace_file
 
         replace_file(batch.junit, junit(todo.units, found))
     return tuple(ledger for ledger in b.ledgers(todo, found) if ledger.rows or ledger.further)

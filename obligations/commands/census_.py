@@ -13,10 +13,9 @@ def command(net: str) -> int:
     NET is a built-in net (see `obligations list`) or the path of a description. Convolution biases
     are counted apart: a BatchNorm after the layer takes them out again.
     """
-    from obligations.description.reader import load
-    from obligations.description.tensor_census import census
-    from obligations.ledger.tables import table
-    from obligations.writing.docs import title
+    from obligations.description import census, load
+    from obligations.ledger import table
+    from obligations.writing import title
 
     found = load(net)
     count = census(found)

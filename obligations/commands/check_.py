@@ -51,7 +51,7 @@ def command(
     read = (*targets, *(() if names is None else (names,)))
     options.writable(read, results=batch.results, junit=batch.junit, json=json_file, html=html_file)
     from obligations.commands.generate_ import derived_or_differences
-    from obligations.description.reader import load
+    from obligations.description import load
     from obligations.ledger import tables as report
 
     nets = [load(target, settings) for target in targets if target not in files]
@@ -74,7 +74,7 @@ def command(
             said = lean_files.summary(found)
             chapters.append(paging.file_chapter(found, said, net_of_files, allow_unknown))
     if json_file is not None:
-        from obligations.writing.tie_file import replace_file
+        from obligations.writing import replace_file
 
         replace_file(json_file, json.dumps(ledgers, indent=2, ensure_ascii=False) + "\n")
     if html_file is not None:

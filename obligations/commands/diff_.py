@@ -46,7 +46,7 @@ def command(
     """
     options.writable((a, b), json=json_file, html=html_file)
     from obligations import diff
-    from obligations.lean.files import load
+    from obligations.lean import load
 
     if a.endswith(".lean"):
         if settings:
@@ -60,7 +60,7 @@ def command(
         return 1
     found = diff.compare(left, load(b), statements_only=statements_only)
     if json_file is not None:
-        from obligations.writing.tie_file import replace_file
+        from obligations.writing import replace_file
 
         replace_file(json_file, json.dumps(found.as_json(), indent=2, ensure_ascii=False) + "\n")
     if markdown:
@@ -75,7 +75,7 @@ def command(
 def _generated(name: str, settings: dict[str, str]) -> Source | None:
     """The tie file of a net, or nothing after telling where its conventions differ."""
     from obligations.commands.generate_ import derived_or_differences
-    from obligations.description.reader import load
+    from obligations.description import load
     from obligations.errors import Source
     from obligations.writing import tie_file as generate
 

@@ -58,11 +58,11 @@ def command(
 
 def _net(net: str, settings: dict[str, str], signatures: bool) -> int:
     from obligations.commands.generate_ import derived_or_differences
-    from obligations.description.reader import load
+    from obligations.description import load
     from obligations.elaborate import net as elaborate
     from obligations.ledger import tables as report
-    from obligations.ops.library import environment
-    from obligations.statements.net_names import net_entries
+    from obligations.ops import environment
+    from obligations.statements import net_entries
 
     derived = derived_or_differences(load(net, settings))
     if derived is None:
@@ -77,11 +77,9 @@ def _net(net: str, settings: dict[str, str], signatures: bool) -> int:
 
 
 def _file(path: str, net: str | None, names: str | None, signatures: bool) -> int:
-    from obligations.confirm.user_names import NOTHING
-    from obligations.confirm.user_names import load as load_names
-    from obligations.elaborate import file as elaborate_file
-    from obligations.elaborate import net as elaborate
-    from obligations.lean.files import load
+    from obligations.confirm import NOTHING, load_names
+    from obligations.elaborate import file as elaborate_file, net as elaborate
+    from obligations.lean import load
     from obligations.ledger import tables as report
 
     source = load(path)
@@ -96,8 +94,7 @@ def _file(path: str, net: str | None, names: str | None, signatures: bool) -> in
 
 
 def _project(path: str, project: Path) -> int:
-    from obligations.lean.engine import as_error, run_project
-    from obligations.lean.files import load
+    from obligations.lean import as_error, load, run_project
     from obligations.ledger import tables as report
 
     source = load(path)

@@ -11,8 +11,8 @@ import click
 from obligations.commands import options
 
 if TYPE_CHECKING:
-    from obligations.description.model import Net
-    from obligations.statements.tie_file import Derived
+    from obligations.description import Net
+    from obligations.statements import Derived
 
 
 @click.command("generate")
@@ -45,7 +45,7 @@ def command(
     """
     if stdout and out is not None:
         raise click.UsageError("--stdout writes no file: leave out --out")
-    from obligations.description.reader import load
+    from obligations.description import load
 
     found = load(net, settings)
     changed = options.not_default(found)
@@ -78,9 +78,8 @@ def command(
 
 def derived_or_differences(net: Net) -> Derived | None:
     """The statements of a net, or nothing after telling where its conventions differ."""
-    from obligations.statements.section import sections
-    from obligations.statements.tie_file import derive
-    from obligations.writing.tie_file import differences
+    from obligations.statements import derive, sections
+    from obligations.writing import differences
 
     parts = sections(net)
     found = differences(net, parts)
@@ -95,7 +94,7 @@ def derived_or_differences(net: Net) -> Derived | None:
 
 def confirmed(derived: Derived, stream: IO[str], *, lean: bool) -> bool:
     """Whether every statement holds and none is refused by a Lean at hand; prints the ledger."""
-    from obligations.confirm.net import confirm
+    from obligations.confirm import confirm
     from obligations.ledger import tables as report
 
     with report.working(f"confirming {derived.net.name}") as progress:
@@ -112,7 +111,7 @@ def elaborated(derived: Derived) -> tuple[dict[str, str], str]:
     Nothing, and why, where there is no Lean at hand or it does not come to an end.
     """
     from obligations.elaborate import net as elaborate
-    from obligations.lean.engine import LeanError
+    from obligations.lean import LeanError
     from obligations.ledger import tables as report
 
     try:
@@ -136,7 +135,7 @@ def elaborated(derived: Derived) -> tuple[dict[str, str], str]:
 
 def census_line(net: Net) -> str:
     """The census in a few words."""
-    from obligations.description.tensor_census import census
+    from obligations.description import census
 
     count = census(net)
     return f"{count.total} tensors, {count.with_biases} with convolution biases"

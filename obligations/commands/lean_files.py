@@ -10,7 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from obligations.commands.batching import Batch
-    from obligations.confirm.file import FileLedger
+    from obligations.confirm import FileLedger
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -51,10 +51,8 @@ def run(
     names: str | None,
 ) -> Iterator[FileLedger]:
     """Check files one by one and print what is found."""
-    from obligations.confirm.file import check
-    from obligations.confirm.user_names import NOTHING
-    from obligations.confirm.user_names import load as load_names
-    from obligations.lean.files import load
+    from obligations.confirm import NOTHING, check, load_names
+    from obligations.lean import load
     from obligations.ledger import tables as report
 
     sources = [load(path) for path in paths]
@@ -114,8 +112,7 @@ def show(found: FileLedger) -> None:
 
 def summary(found: FileLedger) -> str:
     """The file in a line."""
-    from obligations.ledger import tables as report
-    from obligations.ledger.rows import BOUND
+    from obligations.ledger import BOUND, tables as report
 
     ledger = found.ledger
     counts: dict[str, int] = {}

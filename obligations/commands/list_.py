@@ -6,8 +6,8 @@ import click
 @click.command("list")
 def command() -> int:
     """List the built-in nets and the options of each."""
-    from obligations.description.reader import load
-    from obligations.ledger.tables import table
+    from obligations.description import load
+    from obligations.ledger import table
     from obligations.resources import built_in_nets
 
     rows = []

@@ -11,7 +11,7 @@ import click
 from obligations.commands import options
 
 if TYPE_CHECKING:
-    from obligations.mutation.mutants import Outcome, Report
+    from obligations.mutation import Outcome, Report
 
 _HEADERS = {
     "made": "made",
@@ -59,7 +59,7 @@ def command(
     """
     options.writable(nets, json=json_file)
     from obligations.commands.generate_ import derived_or_differences
-    from obligations.description.reader import load
+    from obligations.description import load
     from obligations.ledger import tables as report
     from obligations.mutation import mutants as mutate
 
@@ -83,7 +83,7 @@ def command(
         ok = ok and result.ok
         found.append(result.as_json())
     if json_file is not None:
-        from obligations.writing.tie_file import replace_file
+        from obligations.writing import replace_file
 
         replace_file(json_file, json.dumps(found, indent=2, ensure_ascii=False) + "\n")
     return 0 if ok else 1

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from obligations.description.model import Net
+from obligations.description import Net
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 if TYPE_CHECKING:
-    from obligations.audit.step import Audit
-    from obligations.confirm.file import FileLedger
-    from obligations.description.model import Net
+    from obligations.audit import Audit
+    from obligations.confirm import FileLedger
+    from obligations.description import Net
     from obligations.diff import Comparison
-    from obligations.ledger.rows import Ledger
-    from obligations.show.page import Chapter
+    from obligations.ledger import Ledger
+    from obligations.show import Chapter
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -38,10 +38,10 @@ def chapters(
 
     ``ledgers`` are in the order of the nets. Lean files among the targets are left out.
     """
-    from obligations.description.reader import load
-    from obligations.show.page import net_chapter
-    from obligations.statements.section import sections
-    from obligations.writing.tie_file import differences
+    from obligations.description import load
+    from obligations.show import net_chapter
+    from obligations.statements import sections
+    from obligations.writing import differences
 
     given = list(ledgers)
     paths = [target for target in targets if not target.endswith(".lean")]
@@ -62,10 +62,10 @@ def chapters(
 
 def file_chapter(found: FileLedger, summary: str, net: str | None, allow_unknown: bool) -> Chapter:
     """A chapter for a Lean file, the blocks of the net it is about drawn."""
-    from obligations.description.reader import load
+    from obligations.description import load
     from obligations.resources import built_in_nets
     from obligations.show import page
-    from obligations.statements.section import sections
+    from obligations.statements import sections
 
     about = next((x for x in map(load, built_in_nets()) if x.name == found.net), None)
     if net is not None:
@@ -76,9 +76,9 @@ def file_chapter(found: FileLedger, summary: str, net: str | None, allow_unknown
 
 def diff_chapter(found: Comparison, a: str, settings: Mapping[str, str]) -> Chapter:
     """A chapter for two files compared, the blocks drawn where ``a`` is a net."""
-    from obligations.description.reader import load
+    from obligations.description import load
     from obligations.show import page
-    from obligations.statements.section import sections
+    from obligations.statements import sections
 
     drawn = None if a.endswith(".lean") else sections(load(a, settings))
     return page.diff_chapter(found, drawn)
@@ -87,7 +87,7 @@ def diff_chapter(found: Comparison, a: str, settings: Mapping[str, str]) -> Chap
 def audit_chapter(found: Audit, net: Net) -> Chapter:
     """A chapter for a training step, the blocks of its net drawn."""
     from obligations.show import page
-    from obligations.statements.section import sections
+    from obligations.statements import sections
 
     return page.audit_chapter(found, sections(net))
 
@@ -95,6 +95,6 @@ def audit_chapter(found: Audit, net: Net) -> Chapter:
 def write(path: Path, command: str, found: Sequence[Chapter]) -> None:
     """Write the page of a command."""
     from obligations.show import page
-    from obligations.writing.docs import listed
+    from obligations.writing import listed
 
     page.write(path, page.Page(command, listed(c.title for c in found), tuple(found)))

@@ -20,9 +20,8 @@ def command(seeds: int) -> int:
     A line is one gradient of one operation of the table: of its input x, or of a parameter. Its
     error is the worst of all kernels and samples, relative to the largest entry.
     """
-    from obligations.confirm.roads import measure
-    from obligations.ledger import tables as report
-    from obligations.ledger.rows import BOUND
+    from obligations.confirm import measure
+    from obligations.ledger import BOUND, tables as report
 
     with report.working("every operation of the table"):
         lines = measure(seeds=range(seeds))

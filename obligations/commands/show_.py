@@ -13,7 +13,7 @@ from obligations.commands import options
 
 if TYPE_CHECKING:
     from obligations.show import Picture
-    from obligations.statements.section import Section
+    from obligations.statements import Section
 
 
 @click.command("show")
@@ -40,8 +40,8 @@ def command(net: str, settings: dict[str, str], block: str | None, svg_file: Pat
     forward is marked with what it should be, and the exit code is 1.
     """
     options.writable((net,), svg=svg_file)
-    from obligations.description.reader import load
-    from obligations.statements.section import sections
+    from obligations.description import load
+    from obligations.statements import sections
 
     found = load(net, settings)
     shown = _chosen(sections(found), block)
@@ -49,7 +49,7 @@ def command(net: str, settings: dict[str, str], block: str | None, svg_file: Pat
         _print(shown)
     else:
         from obligations.show import svg
-        from obligations.writing.tie_file import replace_file
+        from obligations.writing import replace_file
 
         replace_file(svg_file, svg(shown))
         sites = sum(len(p.rows) for p in shown)
@@ -82,7 +82,7 @@ _STYLES = {"bad": "bold red", "soft": "dim", "title": "bold"}
 
 
 def _print(shown: Iterable[Picture]) -> None:
-    from obligations.ledger.tables import is_terminal, width
+    from obligations.ledger import is_terminal, width
     from obligations.show import text
 
     out = sys.stdout

@@ -14,18 +14,28 @@ import numpy as np
 
 from obligations.confirm.block import scope_of
 from obligations.confirm.whole import NetCheck
-from obligations.ledger.rows import BOUND, Row, Verdict
-from obligations.ops import names as table_names
-from obligations.ops import operations
-from obligations.ops.base import Array
-from obligations.shadow.bf16 import round_bf16
-from obligations.shadow.clauses import Leaf, leaves, node_magnitude, node_value
-from obligations.shadow.evaluate import Evaluator, gradient_node, relative_error, vjp
-from obligations.shadow.forward import Case, axes
-from obligations.shadow.sample import NetPoint, sample_net
-from obligations.shadow.steps import backward_step, gradient_nodes, site_parameters
-from obligations.shadow.values import net_values
-from obligations.statements.tie_file import Derived
+from obligations.ledger import BOUND, Row, Verdict
+from obligations.ops import Array, names as table_names, operations
+from obligations.shadow import (
+    Case,
+    Evaluator,
+    Leaf,
+    NetPoint,
+    axes,
+    backward_step,
+    gradient_node,
+    gradient_nodes,
+    leaves,
+    net_values,
+    node_magnitude,
+    node_value,
+    relative_error,
+    round_bf16,
+    sample_net,
+    site_parameters,
+    vjp,
+)
+from obligations.statements import Derived
 
 CONTRAST = 1e-3
 """How far off a contrast must be to count as failing."""

@@ -19,32 +19,27 @@ from obligations.confirm.slots import (
     node_name,
 )
 from obligations.confirm.tally import Tally, guarded, where
-from obligations.description.model import Net
-from obligations.lean.elab import Constant, Environment, elaborate_declaration
-from obligations.ledger.rows import BOUND, Zero
-from obligations.ops.base import FLAG, STRINGS, Array
-from obligations.ops.loss import LOSS_STRINGS
-from obligations.shadow.clauses import (
+from obligations.description import Net
+from obligations.lean import Constant, Environment, elaborate_declaration
+from obligations.ledger import BOUND, Zero
+from obligations.ops import FLAG, LOSS_STRINGS, STRINGS, Array
+from obligations.shadow import (
+    Evaluator,
     Leaf,
+    Point,
+    Record,
     leaves,
+    net_values,
     node_magnitude,
     node_value,
-    read_cotangent,
-)
-from obligations.shadow.evaluate import Evaluator, relative_error
-from obligations.shadow.forward import (
     parameter_gradient,
+    read_cotangent,
+    relative_error,
     run,
+    sample,
     site_gradient,
 )
-from obligations.shadow.sample import Point, sample
-from obligations.shadow.values import Record, net_values
-from obligations.statements.deriver import Deriver
-from obligations.statements.obligation import Obligation
-from obligations.statements.section import Section
-from obligations.statements.spell import vec
-from obligations.statements.tie_file import Derived
-from obligations.statements.zeros import block_zero_reason
+from obligations.statements import Derived, Deriver, Obligation, Section, block_zero_reason, vec
 
 
 def sizes_text(section: Section, point: Point) -> str:
@@ -379,7 +374,7 @@ class BlockCheck:
 
 def _states(constant: Constant, env: Environment) -> bool:
     """Whether a bundle's theorem states the bundle at its own binders, in order."""
-    from obligations.lean.typed import Call, resolve
+    from obligations.lean import Call, resolve
 
     found = resolve(constant.type)
     if not isinstance(found, Call):

@@ -26,40 +26,45 @@ from obligations.confirm.placing import Member, Placer, calls, head, size_roles,
 from obligations.confirm.tally import NUMERIC, Progress
 from obligations.confirm.user_names import NOTHING, UserNames
 from obligations.confirm.whole import NetCheck
-from obligations.description.model import Net
+from obligations.description import Net
 from obligations.errors import InputError, ObligationsError, Source, Span, nearest
-from obligations.lean import syntax as s
-from obligations.lean.declaration import Declaration as Stated
-from obligations.lean.elab import (
-    Constant,
-    ElabError,
-    Environment,
-    OutsideFragment,
-    UnknownName,
-)
-from obligations.lean.parse import strip_comments
-from obligations.lean.rewriting import gives_instance, rewriting, unproved
-from obligations.lean.scoping import (
+from obligations.lean import (
     ASSUMED,
     DEFINITIONS,
     THEOREMS,
+    Call,
+    Command,
+    Constant,
+    Declaration,
+    ElabError,
+    Environment,
+    FileDeclaration,
+    OutsideFragment,
+    Scope,
+    UnknownName,
     candidates,
     canonical,
+    gives_instance,
+    read,
+    rewriting,
+    strip_comments,
+    syntax as s,
     telescope,
+    unproved,
 )
-from obligations.lean.source import Command, Declaration, Scope, read
-from obligations.lean.typed import Call
-from obligations.ledger.rows import BOUND, Ledger, Row, Verdict, Zero
-from obligations.ops.base import FLAG
-from obligations.ops.library import Entry, library
-from obligations.shadow.evaluate import Evaluator
-from obligations.shadow.propositions import Propositions
-from obligations.shadow.values import WholeNet, net_values
-from obligations.statements.deriver import Deriver
-from obligations.statements.net_names import Narrow, narrow, net_entries
-from obligations.statements.obligation import Obligation
-from obligations.statements.section import sections
-from obligations.statements.tie_file import Derived, derive
+from obligations.ledger import BOUND, Ledger, Row, Verdict, Zero
+from obligations.ops import FLAG, Entry, library
+from obligations.shadow import Evaluator, Propositions, WholeNet, net_values
+from obligations.statements import (
+    Derived,
+    Deriver,
+    Narrow,
+    Obligation,
+    derive,
+    narrow,
+    net_entries,
+    sections,
+)
 
 STATING = THEOREMS | ASSUMED | DEFINITIONS - {"instance"}
 """Kinds of declarations with a statement or a value to evaluate."""
@@ -162,7 +167,7 @@ def _environment(keys: Mapping[str, str], entries: Mapping[str, Entry]) -> FileE
     return FileEnvironment({**library(), **entries}, prefixes, {}, keys)
 
 
-def keys_of(declarations: Iterable[Declaration], taken: Iterable[str]) -> dict[str, str]:
+def keys_of(declarations: Iterable[FileDeclaration], taken: Iterable[str]) -> dict[str, str]:
     """What each declaration is kept under: its own name where no other has it."""
     known = set(taken)
     out: dict[str, str] = {}
@@ -190,7 +195,7 @@ class _Reading:
     members: dict[str, Member] = field(default_factory=dict)
     refused: dict[str, tuple[Verdict, str, Span | None]] = field(default_factory=dict)
 
-    def declare(self, key: str, d: Declaration, stated: Stated, theorem: bool) -> None:
+    def declare(self, key: str, d: FileDeclaration, stated: Declaration, theorem: bool) -> None:
         """Elaborate one declaration where it stands."""
         self.env.scope = d.scope
         try:
@@ -222,7 +227,7 @@ class _Reading:
         return error.message + (f" ({error.hint})" if error.hint else "")
 
 
-def stated_by(key: str, d: Declaration) -> Stated | str:
+def stated_by(key: str, d: FileDeclaration) -> Declaration | str:
     """A declaration as the generator has its own, or why it is none."""
     binders = telescope(d)
     for group in binders:
@@ -236,7 +241,7 @@ def stated_by(key: str, d: Declaration) -> Stated | str:
             return "it states nothing"
         statement = s.Hole()
     word = "theorem" if d.kind in THEOREMS else "def"
-    return Stated(word, key, binders, statement, value)
+    return Declaration(word, key, binders, statement, value)
 
 
 def net_of(source: Source) -> str | None:
@@ -255,7 +260,7 @@ def nets_of(source: Source) -> dict[str, list[str]]:
 
 @cache
 def _built_in_names() -> Mapping[str, frozenset[str]]:
-    from obligations.description.reader import load
+    from obligations.description import load
     from obligations.resources import built_in_nets
 
     return {name: frozenset(own_names(load(name))) for name in built_in_nets()}
@@ -333,7 +338,7 @@ def check(
 
 def described(net: str | None, source: Source) -> Derived | None:
     """What the net that a file is about says, under the file's settings; see :func:`check`."""
-    from obligations.description.reader import load
+    from obligations.description import load
 
     found = net_of(source) if net is None else net
     if found is None:
@@ -349,7 +354,7 @@ class _File:
     source: Source
     derived: Derived | None
     names: UserNames
-    declarations: list[tuple[str, Declaration]]
+    declarations: list[tuple[str, FileDeclaration]]
     reading: _Reading
     skipped: dict[str, str]
     unread: tuple[Command, ...] = ()
@@ -358,7 +363,7 @@ class _File:
     narrow: _Reading | None = None
     rows: dict[str, Row] = field(default_factory=dict)
     zeros: dict[str, Zero] = field(default_factory=dict)
-    chosen: list[tuple[str, Declaration]] = field(default_factory=list)
+    chosen: list[tuple[str, FileDeclaration]] = field(default_factory=list)
     mixed: dict[str, list[str]] = field(default_factory=dict)
     partial: bool = False
 
@@ -373,7 +378,7 @@ class _File:
         keys = keys_of(found, {*library(), *entries})
         env = _environment(keys, entries)
         reading = _Reading(source, env)
-        declarations: list[tuple[str, Declaration]] = []
+        declarations: list[tuple[str, FileDeclaration]] = []
         skipped: dict[str, str] = {}
         for d in found:
             key = keys.get(canonical(d.full_name)) if d.name else None
@@ -660,7 +665,7 @@ class _File:
         row = Row("whole net", "capstone", "", {}, None, "incomplete", notes)
         yield len(text), row, Place(text.rstrip().count("\n") + 1, 1), "the whole net"
 
-    def _place(self, key: str, d: Declaration) -> Place:
+    def _place(self, key: str, d: FileDeclaration) -> Place:
         at = d.place.span
         refused = self.reading.refused.get(key)
         shown = ""
@@ -718,9 +723,8 @@ class _NetMeanings:
 
     def predicate(self, evaluator: Evaluator) -> Callable[[Call, Mapping[int, Any]], bool | None]:
         """Whether a positivity or smoothness predicate of the net holds at values."""
-        from obligations.shadow.sample import margins
-        from obligations.shadow.values import case_of
-        from obligations.statements.dag import forward
+        from obligations.shadow import case_of, margins
+        from obligations.statements import forward
 
         def holds(call: Call, scope: Mapping[int, Any]) -> bool | None:
             constant = self.env.find(call.name)
@@ -757,8 +761,7 @@ class _NetMeanings:
         self, evaluator: Evaluator
     ) -> Callable[[Call, Mapping[int, Any], np.random.Generator], Any]:
         """A random weight record of a block or of the net."""
-        from obligations.shadow.sample import block_parameters, sample_net
-        from obligations.shadow.values import Record
+        from obligations.shadow import Record, block_parameters, sample_net
 
         def drawn(call: Call, scope: Mapping[int, Any], rng: np.random.Generator) -> Any:
             sizes = [int(evaluator.value(a, scope)) for a in call.args]

@@ -13,16 +13,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from obligations.confirm.block import bindings, scope_of
-from obligations.lean.elab import Environment
-from obligations.ledger.rows import BOUND, Row
-from obligations.ops.base import Array
-from obligations.shadow.evaluate import STEP, Evaluator
-from obligations.shadow.forward import Case, axes, output, run, site_gradient
-from obligations.shadow.sample import Point, margins, sample
-from obligations.shadow.values import net_values
-from obligations.statements.obligation import Obligation
-from obligations.statements.section import Section
-from obligations.statements.tie_file import Derived
+from obligations.lean import Environment
+from obligations.ledger import BOUND, Row
+from obligations.ops import Array
+from obligations.shadow import (
+    STEP,
+    Case,
+    Evaluator,
+    Point,
+    axes,
+    margins,
+    net_values,
+    output,
+    run,
+    sample,
+    site_gradient,
+)
+from obligations.statements import Derived, Obligation, Section
 
 NEAR = 1e-7
 """How far on each side of a kink the one-sided derivatives are taken."""

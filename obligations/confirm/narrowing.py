@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from obligations.lean import syntax as s
-from obligations.lean.declaration import Declaration
-from obligations.lean.elab import Environment
-from obligations.statements.net_names import Narrow
+from obligations.lean import Declaration, Environment, syntax as s
+from obligations.statements import Narrow
 
 
 def narrowed(

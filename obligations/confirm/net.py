@@ -17,11 +17,9 @@ from obligations.confirm.block import BlockCheck
 from obligations.confirm.step import check_step
 from obligations.confirm.tally import Progress, Tally, guarded
 from obligations.confirm.whole import NetCheck
-from obligations.lean.elab import Environment
-from obligations.ledger.rows import Ledger, Zero
-from obligations.statements.environment import typed_environment
-from obligations.statements.obligation import Obligation
-from obligations.statements.tie_file import Derived
+from obligations.lean import Environment
+from obligations.ledger import Ledger, Zero
+from obligations.statements import Derived, Obligation, typed_environment
 
 # -- one row -----------------------------------------------------------------------------------
 

@@ -12,33 +12,29 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from obligations.description.model import Block, Kind
+from obligations.description import Block, Kind
 from obligations.errors import ObligationsError
-from obligations.lean import syntax as s
-from obligations.lean.declaration import Declaration
-from obligations.lean.elab import Constant, Environment, elaborate_declaration
-from obligations.lean.typed import (
+from obligations.lean import (
     Bound,
     Call,
+    Constant,
+    Declaration,
+    Environment,
     LetIn,
     Lit,
     Local,
     Op,
     Typed,
+    elaborate_declaration,
     nat_value,
     parts,
     resolve,
+    syntax as s,
     type_of,
 )
-from obligations.ops import definitions as file_definitions
-from obligations.ops import names as table_names
-from obligations.ops.base import FLAG, STRINGS
-from obligations.shadow.clauses import Leaf, leaves
-from obligations.shadow.evaluate import Evaluator, gradient_node
-from obligations.statements.deriver import Deriver
-from obligations.statements.obligation import Obligation, ObligationKind
-from obligations.statements.section import Section
-from obligations.statements.tie_file import Derived
+from obligations.ops import FLAG, STRINGS, definitions as file_definitions, names as table_names
+from obligations.shadow import Evaluator, Leaf, gradient_node, leaves
+from obligations.statements import Derived, Deriver, Obligation, ObligationKind, Section
 
 Place = tuple[str, str]
 """A block and one of its kinds, by name."""
@@ -669,7 +665,7 @@ def _is_clause(call: Call) -> bool:
 
 def _step_roles(member: Member, step: str) -> dict[str, str]:
     """A step's binders by their place in the table's own definition of it."""
-    from obligations.lean.parse import parse_signature
+    from obligations.lean import parse_signature
 
     groups, _ = parse_signature(file_definitions()[step].signature)
     wanted = [name for group in groups for name in group.names]

@@ -15,15 +15,11 @@ import numpy as np
 from obligations.confirm.block import samples, scope_of
 from obligations.confirm.tally import NUMERIC
 from obligations.confirm.whole import NetCheck
-from obligations.description.model import Net
+from obligations.description import Net
 from obligations.errors import ObligationsError
-from obligations.lean.elab import Environment, show
-from obligations.lean.typed import Call, Local, Typed, resolve, type_of
-from obligations.shadow.evaluate import Evaluator
-from obligations.shadow.propositions import Predicate, Propositions, Values
-from obligations.shadow.sample import sample_net
-from obligations.shadow.values import net_values
-from obligations.statements.obligation import Obligation
+from obligations.lean import Call, Environment, Local, Typed, resolve, show, type_of
+from obligations.shadow import Evaluator, Predicate, Propositions, Values, net_values, sample_net
+from obligations.statements import Obligation
 
 _VALUES: Mapping[str, tuple[int, ...]] = {"Nat": (1, 2, 3, 4, 7), "Bool": (False, True)}
 """At which a hypothesis must hold, by the type of a variable; it may leave out the size 0."""

@@ -15,13 +15,16 @@ from itertools import combinations
 import numpy as np
 
 from obligations.errors import ObligationsError
-from obligations.ops import names as table_names
-from obligations.ops import operations
-from obligations.ops.base import Array, Operation
-from obligations.shadow.evaluate import relative_error, vjp
-from obligations.shadow.sample import tensor, type_shape
-from obligations.shadow.steps import backward_step, gradient_nodes
-from obligations.shadow.values import random_mask
+from obligations.ops import Array, Operation, names as table_names, operations
+from obligations.shadow import (
+    backward_step,
+    gradient_nodes,
+    random_mask,
+    relative_error,
+    tensor,
+    type_shape,
+    vjp,
+)
 
 SIDES = (1, 3, 5, 7)
 """Sides of the kernels."""
@@ -96,7 +99,7 @@ def points(seeds: Iterable[int] = (0,)) -> Iterator[Point]:
 
 def point(operation: Operation, side: int, seed: int) -> Point:
     """Random numbers for an operation; its input is on both sides of each kink, none near one."""
-    from obligations.lean.parse import parse_term
+    from obligations.lean import parse_term
 
     rng = _rng(title(operation), side, seed)
     # An axis of an operation that is yet to come.

@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from obligations.description.model import Block, Net, Parameter
+from obligations.description import Block, Net, Parameter
 from obligations.errors import ObligationsError
-from obligations.lean import syntax as s
-from obligations.lean.elab import Constant, ElabError, Environment, elaborate_declaration, show
-from obligations.lean.typed import (
+from obligations.lean import (
     Apply,
     Bound,
     Call,
+    Constant,
+    ElabError,
+    Environment,
     Items,
     LetIn,
     Lit,
@@ -29,17 +30,16 @@ from obligations.lean.typed import (
     Op,
     Text,
     Typed,
+    elaborate_declaration,
     parts,
     resolve,
+    show,
+    syntax as s,
     type_of,
 )
-from obligations.ops.base import FLAG, STRINGS, Clause
-from obligations.ops.loss import LOSS_STRINGS
-from obligations.shadow.clauses import Leaf
-from obligations.shadow.evaluate import Evaluator, NotEvaluable, gradient_node
-from obligations.statements.dag import Forward
-from obligations.statements.deriver import Deriver
-from obligations.statements.spell import Speller, binders, fill, vec
+from obligations.ops import FLAG, LOSS_STRINGS, STRINGS, Clause
+from obligations.shadow import Evaluator, Leaf, NotEvaluable, gradient_node
+from obligations.statements import Deriver, Forward, Speller, binders, fill, vec
 
 COTANGENT = "cot₀"
 """The binder of the cotangent in a clause as it should be; no net writes a name like it."""

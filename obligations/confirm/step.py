@@ -9,10 +9,10 @@ import numpy as np
 
 from obligations.confirm.block import scope_of
 from obligations.confirm.tally import Tally, where
-from obligations.lean.elab import Environment
-from obligations.ops.base import Array, Operation
-from obligations.shadow.evaluate import Evaluator, relative_error
-from obligations.statements.obligation import Obligation
+from obligations.lean import Environment
+from obligations.ops import Array, Operation
+from obligations.shadow import Evaluator, relative_error
+from obligations.statements import Obligation
 
 
 def check_step(
@@ -51,8 +51,8 @@ def _axis(name: str, sizes: Mapping[str, int]) -> int:
 def _operation_point(
     operation: Operation, sizes: Mapping[str, int], rng: np.random.Generator
 ) -> tuple[dict[str, Array], Array, Array]:
-    from obligations.lean.parse import parse_term
-    from obligations.shadow.sample import tensor, type_shape
+    from obligations.lean import parse_term
+    from obligations.shadow import tensor, type_shape
 
     params = {
         p.symbol: tensor(p.symbol, type_shape(parse_term(p.type), sizes), rng)
@@ -72,6 +72,6 @@ def _operation_vjp(
     x: Array,
     dy: Array,
 ) -> Array:
-    from obligations.shadow.evaluate import vjp
+    from obligations.shadow import vjp
 
     return vjp(lambda v: operation.run(sizes, params, v), x, dy)

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from obligations.errors import ObligationsError
-from obligations.ledger.rows import BOUND, Row, Verdict
-from obligations.ops.base import Array
-from obligations.statements.obligation import Obligation
+from obligations.ledger import BOUND, Row, Verdict
+from obligations.ops import Array
+from obligations.statements import Obligation
 
 Progress = Callable[[str], None]
 

@@ -16,17 +16,22 @@ import numpy as np
 
 from obligations.confirm.block import scope_of
 from obligations.confirm.whole import NetCheck
-from obligations.lean.typed import LetIn, Typed
-from obligations.ledger.rows import BOUND, Ledger, Row
-from obligations.ops.base import Array
-from obligations.ops.library import environment
-from obligations.shadow.clauses import Path, leaves, node_magnitude, node_value
-from obligations.shadow.evaluate import STEP, Evaluator
-from obligations.shadow.sample import NetPoint, sample_net
-from obligations.shadow.values import WholeNet, net_values
-from obligations.statements.net_names import TRUE_SIZE, net_entries
-from obligations.statements.tie_file import Derived
-from obligations.statements.zeros import whole_zero_reasons
+from obligations.lean import LetIn, Typed
+from obligations.ledger import BOUND, Ledger, Row
+from obligations.ops import Array, environment
+from obligations.shadow import (
+    STEP,
+    Evaluator,
+    NetPoint,
+    Path,
+    WholeNet,
+    leaves,
+    net_values,
+    node_magnitude,
+    node_value,
+    sample_net,
+)
+from obligations.statements import TRUE_SIZE, Derived, net_entries, whole_zero_reasons
 
 Progress = Callable[[float, str], None]
 """Called with the share of the work that is done, and what is being done."""

@@ -26,8 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from obligations.errors import InputError, ObligationsError, Source, Span
-from obligations.lean.parse import parse_signature
-from obligations.ops.library import Entry, entry
+from obligations.lean import parse_signature
+from obligations.ops import Entry, entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class UserNames:
 NOTHING = UserNames({}, {})
 
 
-def load(path: str) -> UserNames:
+def load_names(path: str) -> UserNames:
     """Run a file of names.
 
     Raises

@@ -16,26 +16,31 @@ from obligations.confirm.slots import (
     misplaced_fields,
 )
 from obligations.confirm.tally import Tally, where
-from obligations.description.model import Net
-from obligations.lean.declaration import Declaration
-from obligations.lean.elab import Environment
-from obligations.ledger.rows import Zero
-from obligations.ops.base import FLAG, STRINGS, Array
-from obligations.ops.library import environment
-from obligations.ops.loss import LOSS_STRINGS
-from obligations.shadow.clauses import (
+from obligations.description import Net
+from obligations.lean import Declaration, Environment
+from obligations.ledger import Zero
+from obligations.ops import FLAG, LOSS_STRINGS, STRINGS, Array, environment
+from obligations.shadow import (
+    STEP,
+    Evaluator,
     Leaf,
+    NetPoint,
+    WholeNet,
     leaves,
+    net_values,
     node_magnitude,
     node_value,
+    relative_error,
+    sample_net,
 )
-from obligations.shadow.evaluate import STEP, Evaluator, relative_error
-from obligations.shadow.sample import NetPoint, sample_net
-from obligations.shadow.values import WholeNet, net_values
-from obligations.statements.net_names import Narrow, narrow, net_entries
-from obligations.statements.obligation import Obligation
-from obligations.statements.tie_file import Derived
-from obligations.statements.zeros import whole_zero_reasons
+from obligations.statements import (
+    Derived,
+    Narrow,
+    Obligation,
+    narrow,
+    net_entries,
+    whole_zero_reasons,
+)
 
 
 @dataclass(slots=True, eq=False)

@@ -1,6 +1,11 @@
-"""How net descriptions are read, in the order a text goes through it.
+"""A net's text becomes a :class:`Net`.
 
-``text`` is the syntax and ``parse`` makes it from a text; ``chain``, ``sites`` and ``block`` find
-what one block's names mean, and ``resolve`` the whole net. :mod:`~obligations.description.reader`
-is the door.
+In comes the text of a description; out go its blocks, sites and layers, its render chains and
+the census of its tensors, each with its place in the text.
+
+It may import `ops`, `lean`.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

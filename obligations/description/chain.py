@@ -12,8 +12,7 @@ from obligations.description.names import count
 from obligations.description.render import Call, Choice, Operand, Read
 from obligations.description.text import ChainText, at
 from obligations.errors import InputError, Source, Span, nearest
-from obligations.ops import by_token
-from obligations.ops.join import JOIN_TOKEN
+from obligations.ops import JOIN_TOKEN, by_token
 
 INCOMING = "%dy"
 """What a chain calls the cotangent at the block's output."""

@@ -12,7 +12,7 @@ from obligations.description import text as syntax
 from obligations.description.model import Option, Shape
 from obligations.description.text import at
 from obligations.errors import InputError, Source, Span, nearest
-from obligations.ops.base import Padding
+from obligations.ops import Padding
 
 _Entry = TypeVar("_Entry")
 

@@ -102,7 +102,7 @@ def _declared(block: text.BlockText) -> Iterator[Token]:
 
 def _binders(net: Context, block: text.BlockText) -> None:
     """Those of a block's statements are distinct, and distinct from the lets of its bundle."""
-    from obligations.ops.base import FLAG, STRINGS
+    from obligations.ops import FLAG, STRINGS
 
     fixed = {"N", *STRINGS, FLAG, *_BOUND, net.classes}
     names: list[Token] = []
@@ -138,8 +138,7 @@ def _binders(net: Context, block: text.BlockText) -> None:
 
 def _whole_net(net: Context) -> None:
     """The binders of the whole net's theorems, and the lets of the first."""
-    from obligations.ops.base import FLAG, STRINGS
-    from obligations.ops.loss import LOSS, LOSS_STRINGS
+    from obligations.ops import FLAG, LOSS, LOSS_STRINGS, STRINGS
 
     cotangent = net.text.capstone.cotangent
     if cotangent is not None and cotangent != LOSS:

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from obligations.errors import Source, Span
-from obligations.lean.syntax import Term
-from obligations.ops.base import Operation
+from obligations.lean import Term
+from obligations.ops import Operation
 
 Dim = Any
 """A SymPy expression."""

@@ -34,10 +34,8 @@ from obligations.description.model import (
 from obligations.description.names import count, number, show_dim, show_shape, substitute, symbol
 from obligations.description.text import at
 from obligations.errors import ObligationsError, Source, nearest
-from obligations.lean.printer import term
-from obligations.lean.syntax import App, Num, Term
-from obligations.ops import definitions, operations
-from obligations.ops.base import Padding
+from obligations.lean import App, Num, Term, term
+from obligations.ops import Padding, definitions, operations
 
 PRECISION = ("switch", "f32")
 """Values of the setting every net has; the first is the default."""

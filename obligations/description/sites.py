@@ -22,8 +22,7 @@ from obligations.description.names import (
 )
 from obligations.description.text import at
 from obligations.errors import nearest
-from obligations.ops import lookup, operations, words
-from obligations.ops.base import Operation
+from obligations.ops import Operation, lookup, operations, words
 
 OUTPUT = "out"
 """The site whose cotangent comes in."""

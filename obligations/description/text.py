@@ -14,7 +14,7 @@ from lark import Token, Transformer, v_args
 
 from obligations.description.render import Call, Choice, Operand, Read, Statement
 from obligations.errors import Span
-from obligations.lean.syntax import App, Bin, Ident, Num, Term
+from obligations.lean import App, Bin, Ident, Num, Term
 
 
 def at(first: Token, last: Token | None = None) -> Span:

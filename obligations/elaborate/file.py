@@ -10,26 +10,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from obligations.confirm.file import STATING, described, keys_of, stated_by
-from obligations.confirm.user_names import NOTHING, UserNames
+from obligations.confirm import NOTHING, STATING, UserNames, described, keys_of, stated_by
 from obligations.elaborate.net import Finding, Report, describe, elaborate
 from obligations.errors import InputError, Source, Span
-from obligations.lean import syntax as s
-from obligations.lean.declaration import Declaration, Tactic
-from obligations.lean.elab import Environment
-from obligations.lean.engine import Lean, require_lean
-from obligations.lean.scoping import (
+from obligations.lean import (
     THEOREMS,
+    Declaration,
+    Environment,
+    FileDeclaration,
+    Lean,
+    Tactic,
     candidates,
     canonical,
+    read,
+    require_lean,
     respelled,
     respelled_binders,
+    syntax as s,
+    tactics,
 )
-from obligations.lean.source import Declaration as Read
-from obligations.lean.source import read
-from obligations.lean.tactics import tactics
-from obligations.ops.library import environment, library
-from obligations.statements.net_names import net_entries
+from obligations.ops import environment, library
+from obligations.statements import net_entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ def elaborate_file(
 
 
 def _declaration(
-    key: str, d: Read, keys: Mapping[str, str], known: Iterable[str]
+    key: str, d: FileDeclaration, keys: Mapping[str, str], known: Iterable[str]
 ) -> Declaration | None:
     """A declaration as the generator has its own, its names in full; ``None`` for no statement."""
     stated = stated_by(key, d)

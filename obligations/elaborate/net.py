@@ -18,14 +18,23 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 
 from obligations.errors import ObligationsError, Span
-from obligations.lean import syntax as s
-from obligations.lean.core import CoreText, Region, core_text
-from obligations.lean.declaration import Declaration
-from obligations.lean.elab import Constant, Environment
-from obligations.lean.engine import Kind, Lean, Message, elaborate_text, require_lean
+from obligations.lean import (
+    Constant,
+    CoreText,
+    Declaration,
+    Environment,
+    Kind,
+    Lean,
+    Message,
+    Region,
+    core_text,
+    elaborate_text,
+    require_lean,
+    syntax as s,
+)
 
 if TYPE_CHECKING:
-    from obligations.statements.tie_file import Derived
+    from obligations.statements import Derived
 
 Status = Literal["elaborated", "refused", "waits", "outside"]
 Proof = Literal["none", "elaborated", "refused", "waits", "unchecked"]
@@ -127,8 +136,8 @@ def run(derived: Derived, *, kind: Kind = "auto", seconds: float = 60) -> Report
     LeanError
         There is no Lean (the message says how to get one), or it ran into a limit.
     """
-    from obligations.ops.library import environment
-    from obligations.statements.net_names import net_entries
+    from obligations.ops import environment
+    from obligations.statements import net_entries
 
     lean = require_lean(kind)
     return elaborate_net(derived, environment(net_entries(derived.net)), lean, seconds=seconds)
@@ -381,8 +390,7 @@ def notation(text: str) -> str:
 
 
 def _in_notation(lines: Sequence[str]) -> list[str]:
-    from obligations.lean import printer
-    from obligations.lean.parse import parse_term
+    from obligations.lean import parse_term, printer
 
     text = "\n".join(lines)
     try:

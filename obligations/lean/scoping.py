@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from obligations.lean import syntax as s
 from obligations.lean.parse import parse_slice
-from obligations.lean.source import Declaration, Open, Scope, Slice
+from obligations.lean.source import FileDeclaration, Open, Scope, Slice
 
 LIBRARY = ("Proofs", "StableHLO", "IR", "BackLinks")
 """Namespaces of the library that the tables leave out of a name."""
@@ -79,7 +79,7 @@ def _opened(name: str, opened: Open, around: list[str]) -> Iterable[str]:
             yield canonical(f"{outer}.{namespace}.{first}{dot}{rest}")
 
 
-def resolve(name: str, scope: Scope, known: Collection[str]) -> str | None:
+def resolve_name(name: str, scope: Scope, known: Collection[str]) -> str | None:
     """The first of :func:`candidates` that is ``known``."""
     return next((c for c in candidates(name, scope) if c in known), None)
 
@@ -138,7 +138,7 @@ def respelled_binders(
 # -- variables ---------------------------------------------------------------------------------
 
 
-def telescope(declaration: Declaration) -> tuple[s.Binder, ...]:
+def telescope(declaration: FileDeclaration) -> tuple[s.Binder, ...]:
     """A declaration's binders: the ``variable`` ones it uses, then its own."""
     own = declaration.binders()
     variables = declaration.variables
@@ -188,7 +188,7 @@ def _entries(variables: tuple[Slice, ...]) -> list[tuple[str, s.Binder]]:
     return out
 
 
-def _mentioned(declaration: Declaration, own: tuple[s.Binder, ...]) -> set[str]:
+def _mentioned(declaration: FileDeclaration, own: tuple[s.Binder, ...]) -> set[str]:
     out: set[str] = set()
     for group in own:
         out |= set() if group.type is None else names_in(group.type)

@@ -3,7 +3,7 @@
 Nothing is parsed here beyond what Lean's own tokens decide: comments (nested), strings, brackets,
 and the words that begin a command. So every text splits, however broken, and the pieces in their
 order are the text again. The terms inside a declaration are read when they are asked for
-(:meth:`Declaration.binders`, :meth:`Declaration.statement`, :meth:`Declaration.value`).
+(:meth:`FileDeclaration.binders`, :meth:`FileDeclaration.statement`, :meth:`FileDeclaration.value`).
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ BodyKind = Literal["", ":=", "|", "where"]
 
 
 @dataclass(frozen=True, slots=True)
-class Declaration:
+class FileDeclaration:
     """A declaration and its parts, each a stretch of the source or None where there is none.
 
     Attributes
@@ -212,7 +212,7 @@ class LeanFile:
     source: Source
     imports: tuple[Import, ...]
     opens: tuple[Open, ...]
-    declarations: tuple[Declaration, ...]
+    declarations: tuple[FileDeclaration, ...]
     others: tuple[Command, ...]
     pieces: tuple[Slice, ...] = field(repr=False)
 
@@ -361,7 +361,7 @@ class _Reader:
         self.code = text.code
         self.imports: list[Import] = []
         self.all_opens: list[Open] = []
-        self.declarations: list[Declaration] = []
+        self.declarations: list[FileDeclaration] = []
         self.others: list[Command] = []
         self.pieces: list[Slice] = []
         self.scope = Scope()
@@ -690,7 +690,7 @@ class _Reader:
 
     # ---- the parts of a declaration ----
 
-    def declaration(self, at: Slice, header: _Header) -> Declaration:
+    def declaration(self, at: Slice, header: _Header) -> FileDeclaration:
         code, end = self.code, at.end
         position = self.skip(header.word_end)
         if header.word == "instance" and _PRIORITY.match(code, position):
@@ -727,7 +727,7 @@ class _Reader:
                 break
             if self.text.source.text.startswith("/--", comments[i][0]):
                 docstring = self.slice(*comments[i])
-        return Declaration(
+        return FileDeclaration(
             at,
             header.word,
             name,

@@ -12,30 +12,28 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
-from obligations.description.model import Net, Parameter, Shape
+from obligations.description import Net, Parameter, Shape
 from obligations.errors import ObligationsError
-from obligations.lean import printer
-from obligations.lean import syntax as s
-from obligations.lean.declaration import Declaration
-from obligations.lean.elab import Environment
-from obligations.ops import operations
-from obligations.ops.base import STRINGS, Operation
-from obligations.ops.loss import LOSS, LOSS_STRINGS
-from obligations.statements.dag import (
+from obligations.lean import Declaration, Environment, printer, syntax as s
+from obligations.ops import LOSS, LOSS_STRINGS, STRINGS, Operation, operations
+from obligations.statements import (
     INCOMING,
+    Deriver,
     Emitted,
     FanIn,
     Forward,
+    Handed,
+    Obligation,
     ReadOf,
+    Section,
     Step,
+    Threading,
+    Tied,
     emitted_graph,
     sources_of,
+    threading,
+    vec,
 )
-from obligations.statements.deriver import Deriver
-from obligations.statements.obligation import Obligation
-from obligations.statements.section import Section
-from obligations.statements.spell import vec
-from obligations.statements.thread import Handed, Threading, Tied, threading
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,23 +19,33 @@ from typing import Any, Literal
 
 import numpy as np
 
-from obligations.confirm.block import BlockCheck, Sample, samples, scope_of
-from obligations.confirm.slots import Expected, expected_clauses, misplaced, misplaced_fields
-from obligations.confirm.tally import Tally
-from obligations.confirm.whole import NetCheck, NetSample
-from obligations.description.model import Net
+from obligations.confirm import (
+    BlockCheck,
+    Expected,
+    NetCheck,
+    NetSample,
+    Sample,
+    Tally,
+    expected_clauses,
+    misplaced,
+    misplaced_fields,
+    samples,
+    scope_of,
+)
+from obligations.description import Net
 from obligations.errors import ObligationsError
-from obligations.lean import syntax as s
-from obligations.lean.declaration import Declaration
-from obligations.lean.elab import (
+from obligations.lean import (
     Constant,
+    Declaration,
     ElabError,
     Environment,
+    LetIn,
+    Typed,
     UnknownName,
     elaborate_declaration,
+    syntax as s,
 )
-from obligations.lean.typed import LetIn, Typed
-from obligations.ledger.rows import BOUND
+from obligations.ledger import BOUND
 from obligations.mutation.faults import (
     Chains,
     Mutant,
@@ -50,23 +60,36 @@ from obligations.mutation.faults import (
     threading_mutants,
     written_mutants,
 )
-from obligations.ops import definitions
-from obligations.ops import names as table_names
-from obligations.ops.base import STRINGS, Array
-from obligations.ops.loss import LOSS
-from obligations.shadow.clauses import leaves, node_magnitude, node_value, read_cotangent
-from obligations.shadow.evaluate import Evaluator, relative_error
-from obligations.shadow.values import net_values
-from obligations.statements import thread as threads
-from obligations.statements.dag import Certified, Emitted, Forward, Step, certify, compare
-from obligations.statements.deriver import Deriver, step_definition
-from obligations.statements.environment import typed_environment
-from obligations.statements.obligation import Obligation
-from obligations.statements.section import Section
-from obligations.statements.spell import binders, vec
-from obligations.statements.tie_file import Derived, derive
-from obligations.statements.whole import capstone as capstone_of
-from obligations.statements.zeros import block_zero_reason
+from obligations.ops import LOSS, STRINGS, Array, definitions, names as table_names
+from obligations.shadow import (
+    Evaluator,
+    leaves,
+    net_values,
+    node_magnitude,
+    node_value,
+    read_cotangent,
+    relative_error,
+)
+from obligations.statements import (
+    Certified,
+    Derived,
+    Deriver,
+    Emitted,
+    Forward,
+    Obligation,
+    Section,
+    Step,
+    binders,
+    block_zero_reason,
+    capstone as capstone_of,
+    certify,
+    compare,
+    derive,
+    step_definition,
+    thread as threads,
+    typed_environment,
+    vec,
+)
 
 SEEDS = (0,)
 """Where a fault is evaluated."""
@@ -994,7 +1017,7 @@ def written_reason(change: Written, section: Section) -> str:
     if change.covers == ("W",) and change.slot == "b":
         return "an affine layer's derivatives in its input and its weight have no bias in them"
     if entry is not None and entry.definition is not None:
-        from obligations.lean.parse import parse_term
+        from obligations.lean import parse_term
 
         if change.slot not in s.free_names(parse_term(entry.definition)):
             return f"{change.head} is defined without its {change.slot}"

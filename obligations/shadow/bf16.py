@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from obligations.ops.base import Array
+from obligations.ops import Array
 
 _DROPPED = np.uint64(45)  # of float64's 52 stored significand bits, bfloat16 keeps 7
 _MASK = np.uint64((1 << 45) - 1)

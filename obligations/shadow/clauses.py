@@ -9,10 +9,8 @@ from typing import Any
 import numpy as np
 
 from obligations.errors import ObligationsError
-from obligations.lean.elab import show
-from obligations.lean.typed import Apply, Bound, Call, LetIn, Local, Op, Typed, parts
-from obligations.ops import names as table_names
-from obligations.ops.base import Array
+from obligations.lean import Apply, Bound, Call, LetIn, Local, Op, Typed, parts, show
+from obligations.ops import Array, names as table_names
 from obligations.shadow.evaluate import Evaluator, NotEvaluable, gradient_node
 
 Path = tuple[str, ...]

@@ -17,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from obligations.errors import ObligationsError
-from obligations.lean.elab import Constant, Environment, show
-from obligations.lean.typed import (
+from obligations.lean import (
     Apply,
     Bound,
     Call,
+    Constant,
+    Environment,
     Items,
     LetIn,
     Lit,
@@ -32,11 +33,11 @@ from obligations.lean.typed import (
     nat_value,
     parts,
     resolve,
+    show,
     substitute,
     type_of,
 )
-from obligations.ops import names as table_names
-from obligations.ops.base import Array, Name
+from obligations.ops import Array, Name, names as table_names
 
 STEP = 1e-30
 """The complex step."""

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from obligations.description.model import Site, size_at
-from obligations.ops.base import Array
+from obligations.description import Site, size_at
+from obligations.ops import Array
 from obligations.shadow.evaluate import BUDGET, STEP
-from obligations.statements.dag import Forward
+from obligations.statements import Forward
 
 Sizes = Mapping[str, int]
 """Values of a block's symbols: ``N``, its height and width, its widths, the class symbol."""

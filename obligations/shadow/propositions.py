@@ -16,18 +16,8 @@ from typing import Any
 import numpy as np
 
 from obligations.errors import ObligationsError
-from obligations.lean.elab import Constant, show
-from obligations.lean.typed import (
-    Bound,
-    Call,
-    LetIn,
-    Local,
-    Op,
-    Typed,
-    resolve,
-    type_of,
-)
-from obligations.ops.base import Array
+from obligations.lean import Bound, Call, Constant, LetIn, Local, Op, Typed, resolve, show, type_of
+from obligations.ops import Array
 from obligations.shadow.evaluate import STEP, Evaluator, NotEvaluable, relative_error
 
 TRIES = 300

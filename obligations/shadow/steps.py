@@ -13,17 +13,14 @@ from functools import cache
 
 import numpy as np
 
-from obligations.description.model import Site
+from obligations.description import Site
 from obligations.errors import ObligationsError
-from obligations.lean import syntax as s
-from obligations.lean.elab import Constant, Environment
-from obligations.ops.base import Array, Operation
-from obligations.ops.library import environment
+from obligations.lean import Constant, Environment, syntax as s
+from obligations.ops import Array, Operation, environment
 from obligations.shadow.clauses import leaves
 from obligations.shadow.evaluate import Evaluator
 from obligations.shadow.forward import Case, axes
-from obligations.statements.dag import Forward
-from obligations.statements.spell import template, times
+from obligations.statements import Forward, template, times
 
 NAT = s.Ident("Nat")
 
@@ -31,7 +28,7 @@ NAT = s.Ident("Nat")
 @cache
 def _environment() -> Environment:
     """One environment for every operation's step, with the steps that tie files define."""
-    from obligations.lean.parse import parse_signature
+    from obligations.lean import parse_signature
     from obligations.ops import definitions
 
     env = environment()

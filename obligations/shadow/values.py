@@ -8,14 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from obligations.description.model import Block, Kind, Net, size_at
-from obligations.lean.elab import Environment
-from obligations.ops.base import Array
-from obligations.ops.core import Certificate
+from obligations.description import Block, Kind, Net, size_at
+from obligations.lean import Environment
+from obligations.ops import Array, Certificate
 from obligations.shadow.evaluate import AtCertificate
 from obligations.shadow.forward import Case, input_gradient, output, run
-from obligations.statements.dag import Forward, forward
-from obligations.statements.net_names import TRUE_SIZE, Narrow, Stop, itinerary
+from obligations.statements import TRUE_SIZE, Forward, Narrow, Stop, forward, itinerary
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from obligations.description.model import Kind, Shape, Site
-from obligations.description.render import Choice, Operand
-from obligations.statements.dag import (
+from obligations.description import Choice, Kind, Operand, Shape, Site
+from obligations.statements import (
     INCOMING,
     Difference,
     Emitted,
     Forward,
+    Section,
     Step,
     certify,
     compare,
+    flags_of,
     sources_of,
 )
-from obligations.statements.section import Section, flags_of
-from obligations.writing.docs import spatial, title, written
+from obligations.writing import spatial, title, written
 
 
 @dataclass(frozen=True, slots=True)

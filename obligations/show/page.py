@@ -14,19 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from obligations.errors import Source
-from obligations.ledger.rows import BOUND
+from obligations.ledger import BOUND
 
 if TYPE_CHECKING:
     import jinja2
 
-    from obligations.audit.step import Audit
-    from obligations.confirm.file import FileLedger
-    from obligations.description.model import Net
+    from obligations.audit import Audit
+    from obligations.confirm import FileLedger
+    from obligations.description import Net
     from obligations.diff import Comparison
-    from obligations.ledger.rows import Ledger, Row, Zero
-    from obligations.show import Picture
-    from obligations.statements.dag import Difference
-    from obligations.statements.section import Section
+    from obligations.ledger import Ledger, Row, Zero
+    from obligations.show.model import Picture
+    from obligations.statements import Difference, Section
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,7 @@ def net_chapter(
     ledger
         What was confirmed; None where the differences kept it from being so.
     """
-    from obligations.ledger.tables import summary
+    from obligations.ledger import summary
 
     parts: list[Part] = []
     if differences:
@@ -188,7 +187,7 @@ def file_chapter(
     allow_unknown: bool = False,
 ) -> Chapter:
     """A Lean file checked: what is wrong, a row for each declaration, its net's blocks."""
-    from obligations.confirm.file import BAD
+    from obligations.confirm import BAD
 
     refused = BAD if allow_unknown else BAD | {"not evaluable"}
     ledger = found.ledger
@@ -227,7 +226,7 @@ def file_chapter(
 
 def audit_chapter(found: Audit, sections: Mapping[str, Section] | None = None) -> Chapter:
     """A training step audited: what differs, a row for each convention, the net's blocks."""
-    from obligations.audit import step as audit
+    from obligations.audit import steps as audit
 
     wrong = []
     for row, mismatch in found.mismatches:
@@ -281,14 +280,14 @@ _READING = (
 
 
 def _columns(rows: Sequence[Row]) -> tuple[str, ...]:
-    from obligations.ledger.tables import error_columns
+    from obligations.ledger import error_columns
 
     return ("name", "verdict", "kind", "sizes", *error_columns(rows), "margin")
 
 
 def _cells(rows: Sequence[Row]) -> list[tuple[str, ...]]:
     """The rows of a ledger under :func:`_columns`."""
-    from obligations.ledger.tables import error_columns, number
+    from obligations.ledger import error_columns, number
 
     kept = error_columns(rows)
     return [
@@ -323,7 +322,7 @@ def ledger_parts(ledger: Ledger) -> list[Part]:
 
 
 def _zeros_part(zeros: Sequence[Zero]) -> list[Part]:
-    from obligations.ledger.tables import number, placed, reasons
+    from obligations.ledger import number, placed, reasons
 
     entries = [
         Entry((reason, str(len(same)), number(max(z.found for z in same)), placed(same)))
@@ -340,7 +339,7 @@ def _zeros_part(zeros: Sequence[Zero]) -> list[Part]:
 
 
 def _further(rows: Iterable[Row]) -> Table:
-    from obligations.ledger.tables import number
+    from obligations.ledger import number
 
     return Table(
         ("claim", "verdict", "kind", "sizes", "error", "found"),
@@ -366,7 +365,7 @@ def _further(rows: Iterable[Row]) -> Table:
 
 def blocks_part(sections: Mapping[str, Section]) -> Part:
     """Every block under each of its kinds, drawn; those that differ first."""
-    from obligations.show import pictures
+    from obligations.show.model import pictures
 
     shown = sorted(pictures(sections), key=lambda p: not p.differences)
     return Part("Blocks", pictures=tuple(shown))
@@ -405,14 +404,14 @@ def _first(entries: Iterable[Entry]) -> tuple[Entry, ...]:
 def render(page: Page) -> str:
     """The page as HTML, complete in itself."""
     from obligations import __version__
-    from obligations.show import clean
+    from obligations.show.svg_drawing import clean
 
     return clean(_template().render(page=page, version=__version__)) + "\n"
 
 
 def write(path: Path, page: Page) -> None:
     """Write a page whole; :class:`obligations.errors.ObligationsError` if it cannot be."""
-    from obligations.writing.tie_file import replace_file
+    from obligations.writing import replace_file
 
     replace_file(path, render(page))
 
@@ -422,7 +421,7 @@ def _template() -> jinja2.Template:
     import jinja2
     from markupsafe import Markup
 
-    from obligations.show import STYLE, legend, svg
+    from obligations.show.svg_drawing import STYLE, legend, svg
 
     def drawn(picture: Picture) -> Any:
         return Markup(svg(picture, inline=True))

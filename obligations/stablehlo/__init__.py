@@ -1,59 +1,16 @@
 """StableHLO training steps: read, recognised without a net, and evaluated in NumPy.
 
+In comes the text of a module; out go its functions, the sites, backward steps and gradient nodes
+found in one, and its values.
+
 >>> from obligations.errors import Source
 >>> from obligations.stablehlo import read, recognise
 >>> module = read(Source("step.mlir", open("step.mlir").read()))  # doctest: +SKIP
 >>> recognise(module.main, module.functions).gradients["W1"]  # doctest: +SKIP
+
+It may import `errors`, `resources`.
 """
 
-from obligations.stablehlo.evaluate import Evaluation, evaluate
-from obligations.stablehlo.graph import graph, values
-from obligations.stablehlo.reader import (
-    Argument,
-    Dense,
-    Function,
-    Module,
-    Operation,
-    Region,
-    TensorType,
-    read,
-    walk,
-)
-from obligations.stablehlo.recognise import (
-    BackStep,
-    FanIn,
-    GradNode,
-    Loss,
-    Recognised,
-    Site,
-    Unmatched,
-    Update,
-    cotangents,
-    recognise,
-)
+import lazy_loader
 
-__all__ = [
-    "Argument",
-    "BackStep",
-    "Dense",
-    "Evaluation",
-    "FanIn",
-    "Function",
-    "GradNode",
-    "Loss",
-    "Module",
-    "Operation",
-    "Recognised",
-    "Region",
-    "Site",
-    "TensorType",
-    "Unmatched",
-    "Update",
-    "cotangents",
-    "evaluate",
-    "graph",
-    "read",
-    "recognise",
-    "values",
-    "walk",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from obligations.stablehlo.graph import Values
+from obligations.stablehlo.value_graph import Values
 
 #: Kinds that only move elements (or put zeros between them).
 MOVING = frozenset({"transpose", "pad", "reverse", "slice"})

@@ -12,7 +12,7 @@ from obligations.stablehlo._axes import MOVING, Trace, read_at, trace
 from obligations.stablehlo._forward import Forward, number, size, window
 from obligations.stablehlo._records import BackStep, FanIn, GradNode, Unmatched, Update
 from obligations.stablehlo._terms import Atom, Terms, is_sum, leaves, scaled, terms, tidy
-from obligations.stablehlo.graph import ELEMENTWISE, Value, Values
+from obligations.stablehlo.value_graph import ELEMENTWISE, Value, Values
 
 _LINEAR = frozenset({"add", "subtract", "multiply", "divide", "negate"})
 #: How many values are looked at for the end of one BatchNorm's input-gradient.

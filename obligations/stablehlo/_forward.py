@@ -10,7 +10,7 @@ from typing import Any
 from obligations.stablehlo._axes import Trace, trace
 from obligations.stablehlo._records import Loss, Site, Unmatched
 from obligations.stablehlo._terms import Algebra, is_sum, scaled, terms, tidy
-from obligations.stablehlo.graph import Value, Values
+from obligations.stablehlo.value_graph import Value, Values
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from obligations.stablehlo._backward import Backward
 from obligations.stablehlo._forward import number, size
 from obligations.stablehlo._records import Reported
 from obligations.stablehlo._terms import is_sum, scaled, terms, tidy
-from obligations.stablehlo.graph import ELEMENTWISE, Values
+from obligations.stablehlo.value_graph import ELEMENTWISE, Values
 
 #: How many values are looked at for one result.
 _REACH = 200

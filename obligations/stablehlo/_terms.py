@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from obligations.stablehlo.graph import Value, Values
+from obligations.stablehlo.value_graph import Value, Values
 
 Atom: TypeAlias = tuple[Any, ...]
 Terms: TypeAlias = dict[tuple[Atom, ...], float]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from obligations.description.model import Block, Kind, Net, Parameter
+from obligations.description import Block, Kind, Net, Parameter
 from obligations.errors import ObligationsError
-from obligations.lean import syntax as s
-from obligations.lean.declaration import Declaration
+from obligations.lean import Declaration, syntax as s
 from obligations.statements.dag import (
     INCOMING,
     Emitted,

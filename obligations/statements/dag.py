@@ -14,10 +14,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from obligations.description.model import Block, Kind, Parameter, Site
-from obligations.description.render import Call, Choice, Operand, Statement
+from obligations.description import Block, Call, Choice, Kind, Operand, Parameter, Site, Statement
 from obligations.errors import InputError, Source, Span, nearest
-from obligations.ops.base import Operation
+from obligations.ops import Operation
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -259,8 +258,7 @@ def resolve(fwd: Forward, flags: Mapping[str, bool], source: Source) -> Emitted:
         When a step cannot be given a site: it names a weight no site has, or there are more
         weightless steps than weightless operations.
     """
-    from obligations.ops import by_token
-    from obligations.ops.join import JOIN_TOKEN
+    from obligations.ops import JOIN_TOKEN, by_token
 
     chain = fwd.block.chain
     alias: dict[str, str] = {INCOMING: INCOMING}

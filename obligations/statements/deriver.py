@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from obligations.description.model import Kind, Site
+from obligations.description import Kind, Site
 from obligations.errors import InputError, ObligationsError
-from obligations.lean import syntax as s
-from obligations.lean.declaration import Declaration, Tactic
-from obligations.ops import definitions as file_definitions
-from obligations.ops.base import FLAG, STRINGS, Clause
+from obligations.lean import Declaration, Tactic, syntax as s
+from obligations.ops import FLAG, STRINGS, Clause, definitions as file_definitions
 from obligations.statements.block import BlockTerms
 from obligations.statements.dag import (
     INCOMING,
@@ -317,7 +315,7 @@ def _lemma_names(terms: Iterable[s.Term]) -> list[str]:
 
 def step_definition(name: str, block: str) -> Obligation:
     """A backward step the library lacks, as the table defines it."""
-    from obligations.lean.parse import parse_signature
+    from obligations.lean import parse_signature
 
     found = file_definitions()[name]
     groups, type_ = parse_signature(found.signature)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from obligations.lean.elab import Environment
-from obligations.ops.library import environment
+from obligations.lean import Environment
+from obligations.ops import environment
 from obligations.statements.net_names import net_entries
 from obligations.statements.tie_file import Derived
 

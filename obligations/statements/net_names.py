@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from obligations.description.model import Block, Kind, Net, size_at
+from obligations.description import Block, Kind, Net, size_at
 from obligations.errors import ObligationsError
-from obligations.lean import syntax as s
-from obligations.lean.elab import Signature
-from obligations.ops.library import Entry
+from obligations.lean import Signature, syntax as s
+from obligations.ops import Entry
 from obligations.statements.block import BlockTerms
 from obligations.statements.spell import binders, layer_order, vec
 
@@ -329,7 +328,7 @@ def _with_implicit(groups: tuple[s.Binder, ...], names: list[str]) -> tuple[s.Bi
 def _at_pattern(
     deriver: BlockTerms, kind: Kind, signature: tuple[tuple[s.Binder, ...], s.Term]
 ) -> tuple[tuple[s.Binder, ...], s.Term]:
-    from obligations.lean.declaration import Declaration
+    from obligations.lean import Declaration
 
     groups, type_ = signature
     found = deriver.specialise(Declaration("axiom", "", groups, type_), kind)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from obligations.lean.declaration import Declaration
+from obligations.lean import Declaration
 
 ObligationKind = Literal[
     "step",  # a backward step the library lacks, defined in the file

@@ -10,10 +10,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from obligations.description.model import Kind, Shape
+from obligations.description import Kind, Shape
 from obligations.errors import InputError, ObligationsError
-from obligations.lean import syntax as s
-from obligations.lean.declaration import Declaration, Tactic
+from obligations.lean import Declaration, Tactic, syntax as s
 from obligations.statements.block import NAT
 from obligations.statements.dag import Emitted, FanIn, Forward, Step
 from obligations.statements.obligation import Obligation

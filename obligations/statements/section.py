@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from obligations.description.model import Block, Kind, Net
+from obligations.description import Block, Kind, Net
 from obligations.statements.dag import (
     Emitted,
     Forward,

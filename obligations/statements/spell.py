@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from obligations.description.model import Dim, Parameter, Shape, Site
+from obligations.description import Dim, Parameter, Shape, Site
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
-from obligations.ops.base import Stage
+from obligations.ops import Stage
 from obligations.statements.dag import Forward
 
 
 @cache
 def template(text: str) -> s.Term:
     """A template of the operation table as a term, its symbols still plain names."""
-    from obligations.lean.parse import parse_term
+    from obligations.lean import parse_term
 
     return parse_term(text)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from obligations.description.model import Net
+from obligations.description import Net
 from obligations.errors import Span
-from obligations.ops.loss import LOSS
+from obligations.ops import LOSS
 from obligations.statements.dag import Difference
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from obligations.description.model import Net
+from obligations.description import Net
 from obligations.errors import InputError, ObligationsError
 from obligations.statements.dag import (
     Step,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from obligations.description.model import Kind, Net
+from obligations.description import Kind, Net
 from obligations.errors import ObligationsError
-from obligations.lean import syntax as s
-from obligations.lean.declaration import Declaration, Tactic
-from obligations.ops.base import FLAG, STRINGS
-from obligations.ops.loss import (
+from obligations.lean import Declaration, Tactic, syntax as s
+from obligations.ops import (
     COTANGENT,
+    FLAG,
     LOSS,
     LOSS_STRINGS,
     ROW,
     ROW_PROOF,
     ROWS,
+    STRINGS,
     TARGET_SUMS_TO_ONE,
 )
 from obligations.statements.block import NAT, REAL, Definition

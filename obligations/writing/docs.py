@@ -9,14 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from obligations.description.model import Block, Dim, Kind, Site
-from obligations.description.render import Choice, Operand, Statement
-from obligations.lean import syntax as s
-from obligations.lean.declaration import Tactic
-from obligations.statements.dag import INCOMING, Emitted, FanIn, Step, sources_of
-from obligations.statements.obligation import Obligation
-from obligations.statements.section import Section, flags_of
-from obligations.statements.tie_file import Derived
+from obligations.description import Block, Choice, Dim, Kind, Operand, Site, Statement
+from obligations.lean import Tactic, syntax as s
+from obligations.statements import (
+    INCOMING,
+    Derived,
+    Emitted,
+    FanIn,
+    Obligation,
+    Section,
+    Step,
+    flags_of,
+    sources_of,
+)
 
 
 def docstrings(derived: Derived) -> dict[str, str]:

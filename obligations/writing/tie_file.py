@@ -16,17 +16,11 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from obligations import __version__
-from obligations.description.model import Block, Net
-from obligations.description.tensor_census import census
+from obligations.description import Block, Net, census
 from obligations.errors import ObligationsError, Source
-from obligations.lean import printer
-from obligations.lean.declaration import Declaration, Tactic
-from obligations.lean.syntax import Anon, Term
+from obligations.lean import Anon, Declaration, Tactic, Term, printer
 from obligations.resources import template_text
-from obligations.statements.dag import Difference, certify, compare
-from obligations.statements.obligation import Obligation
-from obligations.statements.section import Section
-from obligations.statements.tie_file import Derived
+from obligations.statements import Derived, Difference, Obligation, Section, certify, compare
 from obligations.writing.docs import docstrings, title
 
 WIDTH = 100

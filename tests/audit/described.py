@@ -10,8 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from step_renderer import Layer
-from step_renderer import Net as Plain
+from step_renderer import Layer, Net as Plain
 
 from obligations.description.model import Net, size_at
 from obligations.description.reader import load, net_source, read_net

@@ -11,12 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from described import plain, small
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from step_mutants import mutant
 from step_renderer import Layer, Net, Step, loss, render, shapes
 
-from obligations.audit.step import Audit, audit, fits, shown, summary
+from obligations.audit.steps import Audit, audit, fits, shown, summary
 from obligations.errors import InputError, ObligationsError, Source
 from obligations.stablehlo import Operation, Recognised, evaluate, read, recognise
 

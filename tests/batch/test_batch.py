@@ -18,11 +18,10 @@ from typing import Any
 from xml.etree import ElementTree as et
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from obligations.batch import units as batch
-from obligations.batch.junit import junit
+from obligations.batch.junit_xml import junit
 from obligations.batch.results import Result, Results, Subject, Unit
 from obligations.confirm.net import confirm
 from obligations.description.reader import load, read_net
@@ -142,7 +141,7 @@ def test_merged_rows_are_the_worst_of_each() -> None:
 
 
 def test_a_section_that_cannot_be_sampled_is_not_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
-    from obligations.shadow import sample
+    from obligations.shadow import sampling as sample
 
     monkeypatch.setattr(sample, "MARGIN", 1e9)
     monkeypatch.setattr(sample, "TRIES", 2)

@@ -174,8 +174,7 @@ class Compiled:
 
     def __init__(self, task: Task) -> None:
         import jax
-        from oracle.blocks import bare
-        from oracle.blocks import output as forward
+        from oracle.blocks import bare, output as forward
 
         fixed = bare(task.case.parameters)
 

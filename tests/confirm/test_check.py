@@ -14,11 +14,10 @@ from obligations.confirm.net import confirm, evaluate
 from obligations.confirm.whole import NetCheck
 from obligations.description.reader import load, read_net
 from obligations.errors import ObligationsError, Source
-from obligations.lean import printer
-from obligations.lean import syntax as s
+from obligations.lean import printer, syntax as s
 from obligations.ledger.rows import BOUND, Ledger, Row
 from obligations.resources import built_in_nets
-from obligations.shadow.sample import MARGIN, margins, sample
+from obligations.shadow.sampling import MARGIN, margins, sample
 from obligations.statements.environment import typed_environment
 from obligations.statements.tie_file import Derived, derive
 

@@ -9,8 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from lean_edits import declaration, edited, generated, only, without
 
 from obligations.cli import run
@@ -582,7 +581,7 @@ def test_an_exception_of_a_users_function_is_told_with_its_line() -> None:
         raise RuntimeError("not today")
 
     from obligations.confirm import user_names
-    from obligations.ops.library import entry
+    from obligations.ops.signatures import entry
 
     guarded = user_names._guarded(__file__, "swish", swish)
     names = UserNames({"swish": entry("{n : Nat} (x : Vec n) : Vec n")}, {"swish": guarded})

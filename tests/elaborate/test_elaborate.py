@@ -17,15 +17,14 @@ from obligations.confirm.whole import NetCheck
 from obligations.description.reader import load
 from obligations.elaborate import net as e
 from obligations.errors import ObligationsError, Source, Span
-from obligations.lean import printer
-from obligations.lean import syntax as s
+from obligations.lean import printer, syntax as s
 from obligations.lean.core import core_text
 from obligations.lean.declaration import Declaration, Tactic
 from obligations.lean.elab import Environment
 from obligations.lean.engine import Lean, LeanError, elaborate_text, errors, require_lean
 from obligations.lean.parse import parse_term
 from obligations.ledger.rows import BOUND
-from obligations.ops.library import entry, environment
+from obligations.ops.signatures import entry, environment
 from obligations.statements.environment import typed_environment
 from obligations.statements.net_names import net_entries
 from obligations.statements.tie_file import Derived, derive

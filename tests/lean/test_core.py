@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from obligations.lean import syntax as s
 from obligations.lean.core import Names, Outside, Writer, core_text, provided, type_of
@@ -15,7 +14,7 @@ from obligations.lean.elab import Environment
 from obligations.lean.explicit import agreement
 from obligations.lean.parse import parse_signature, parse_term
 from obligations.lean.proof import proof_term
-from obligations.ops.library import entry, environment
+from obligations.ops.signatures import entry, environment
 
 SIGNATURES = {
     "Vec": "(n : Nat) : Type",

@@ -6,7 +6,7 @@ import pytest
 
 from obligations.lean.elab import ElabError, Environment, UnknownName, show
 from obligations.lean.parse import parse_signature, parse_term
-from obligations.ops.library import environment
+from obligations.ops.signatures import environment
 
 FRAME = (
     "(N h w : Nat) {c ic oc : Nat} (W : Kernel4 c c 3 3) (S : Kernel4 oc ic 3 3) (b : Vec c)"

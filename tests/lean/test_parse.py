@@ -7,8 +7,7 @@ import random
 import re
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from obligations.errors import InputError, Source, Span
 from obligations.lean.parse import (

@@ -7,13 +7,12 @@ import time
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from obligations.errors import Source
 from obligations.lean import printer
 from obligations.lean.parse import parse_binders, parse_term
-from obligations.lean.source import Declaration, LeanFile, read, tokens
+from obligations.lean.source import FileDeclaration, LeanFile, read, tokens
 from obligations.lean.syntax import Bind, Ident, Let, Raw
 
 SAMPLE = (Path(__file__).parent / "every_syntax.lean").read_text("utf-8")
@@ -24,7 +23,7 @@ def split(text: str) -> LeanFile:
 
 
 @pytest.fixture(scope="module")
-def sample() -> dict[str, Declaration]:
+def sample() -> dict[str, FileDeclaration]:
     return {d.full_name: d for d in split(SAMPLE).declarations}
 
 
@@ -100,7 +99,7 @@ def test_the_other_commands_are_kept() -> None:
     ]
 
 
-def test_the_parts_of_a_declaration(sample: dict[str, Declaration]) -> None:
+def test_the_parts_of_a_declaration(sample: dict[str, FileDeclaration]) -> None:
     d = sample["early"]
     assert d.attributes == ("reducible", "simp", 'deprecated "use, this" (since := "2025-01-01")')
     assert d.docstring is not None
@@ -129,7 +128,7 @@ def test_the_parts_of_a_declaration(sample: dict[str, Declaration]) -> None:
     assert sample["Proofs.Tie.Pair"].universes.text == "{w}"
 
 
-def test_what_is_in_force_where_a_declaration_stands(sample: dict[str, Declaration]) -> None:
+def test_what_is_in_force_where_a_declaration_stands(sample: dict[str, FileDeclaration]) -> None:
     inner, outer = sample["Proofs.Tie.hidden"], sample["Proofs.Tie.equations"]
     assert [v.text.strip() for v in inner.variables] == ["{α : Type u} (n : ℕ)", "(m : ℕ)"]
     assert [v.text.strip() for v in outer.variables] == ["{α : Type u} (n : ℕ)"]
@@ -148,7 +147,7 @@ def test_what_is_in_force_where_a_declaration_stands(sample: dict[str, Declarati
 
 
 def test_statements_and_values_are_terms_or_kept_as_tokens(
-    sample: dict[str, Declaration],
+    sample: dict[str, FileDeclaration],
 ) -> None:
     lets = sample["Proofs.Tie.statementWithLets"]
     first = lets.statement()

@@ -213,7 +213,7 @@ def test_samples_without_values_past_six_do_not_tell_the_masks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The sampler's demand that each mask meets all three regions is what tells them apart."""
-    from obligations.shadow import sample
+    from obligations.shadow import sampling as sample
 
     known = sample.tensor
 

@@ -12,8 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax import lax
-from jax import numpy as jnp
+from jax import lax, numpy as jnp
 
 from obligations.confirm.roads import Gradients, Point
 from obligations.ops.base import Array, Operation

@@ -14,7 +14,7 @@ from obligations.description.reader import load
 from obligations.ledger.rows import BOUND
 from obligations.shadow.evaluate import relative_error
 from obligations.shadow.forward import axes, input_gradient, parameter_gradient, run
-from obligations.shadow.sample import sample
+from obligations.shadow.sampling import sample
 from obligations.shadow.steps import gradient_nodes, reverse, site_parameters
 from obligations.statements.environment import typed_environment
 from obligations.statements.tie_file import Derived, derive
@@ -65,7 +65,7 @@ def test_replicas_rounding_targets(tiny: tuple[Derived, NetCheck]) -> None:
 
 def test_a_replica_that_keeps_a_sum_to_itself_is_seen(tiny: tuple[Derived, NetCheck]) -> None:
     """Each of the four exchanges matters: leave one out and the claim fails."""
-    from obligations.shadow.sample import sample_net
+    from obligations.shadow.sampling import sample_net
 
     _, check = tiny
     point = sample_net(check.whole, np.random.default_rng(3), batch=6)

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from obligations.errors import Source
-from obligations.lean.source import Declaration, read
+from obligations.lean.source import FileDeclaration, read
 
 OUT = Path(__file__).resolve().parents[2] / "out"
 
@@ -16,7 +16,7 @@ def generated(module: str) -> str:
     return (OUT / f"{module}.lean").read_text("utf-8")
 
 
-def declaration(text: str, name: str) -> Declaration:
+def declaration(text: str, name: str) -> FileDeclaration:
     """The declaration of a name, without its namespace."""
     return next(d for d in read(Source("edited.lean", text)).declarations if d.name == name)
 

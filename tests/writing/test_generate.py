@@ -13,13 +13,11 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from obligations.description.reader import load, net_source, read_net
 from obligations.errors import ObligationsError, Source
-from obligations.lean import printer
-from obligations.lean import syntax as s
+from obligations.lean import printer, syntax as s
 from obligations.lean.declaration import Declaration, Tactic
 from obligations.lean.source import LeanFile, read
 from obligations.statements.section import sections

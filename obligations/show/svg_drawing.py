@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from obligations.ledger.tables import columns
+from obligations.ledger import columns
 from obligations.show.lanes import lanes
 from obligations.show.model import Edge, Gradient, Picture, Row, Value
 

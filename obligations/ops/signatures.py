@@ -9,15 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cache
 
-from obligations.lean import syntax as s
-from obligations.lean.elab import Environment, Signature
+from obligations.lean import Environment, Signature, syntax as s
 
 Entry = Callable[[], tuple[Signature, s.Term | None]]
 
 
 @cache
 def _parsed(signature: str, definition: str | None) -> tuple[Signature, s.Term | None]:
-    from obligations.lean.parse import parse_signature, parse_term
+    from obligations.lean import parse_signature, parse_term
 
     return parse_signature(signature), None if definition is None else parse_term(definition)
 
@@ -30,7 +29,7 @@ def entry(signature: str, definition: str | None = None) -> Entry:
 @cache
 def library() -> Mapping[str, Entry]:
     """Every name of the operation table."""
-    from obligations.ops import names
+    from obligations.ops.table import names
 
     return {n.name: entry(n.signature, n.definition) for n in names().values()}
 

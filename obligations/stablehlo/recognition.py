@@ -1,9 +1,9 @@
 """A training step's function, recognised: forward sites, backward steps, gradient nodes.
 
 Nothing here knows a net. What is found is found by what the operations compute, between values up
-to reshapes and recomputation (:mod:`obligations.stablehlo.graph`), so that an audit can compare it
-with a description: parameters by their argument names, each with the gradient node the optimizer
-reads; sites in order; the chain of cotangents from the loss.
+to reshapes and recomputation (:mod:`~obligations.stablehlo.value_graph`), so that an audit can
+compare it with a description: parameters by their argument names, each with the gradient node the
+optimizer reads; sites in order; the chain of cotangents from the loss.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from obligations.stablehlo._records import (
 )
 from obligations.stablehlo._results import results
 from obligations.stablehlo._terms import algebra
-from obligations.stablehlo.graph import values
 from obligations.stablehlo.reader import Function
+from obligations.stablehlo.value_graph import values
 
 __all__ = [
     "BackStep",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from obligations.ledger.tables import columns
+from obligations.ledger import columns
 from obligations.show.lanes import lanes
 from obligations.show.model import Edge, Gradient, Picture, Row, Value
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from xml.etree import ElementTree as et
 
 from obligations.batch.results import Results, Unit
-from obligations.ledger.rows import BOUND, Row
+from obligations.ledger import BOUND, Row
 
 # What XML 1.0 has no way to write.
 _UNWRITABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from obligations.description.model import Block, Kind, Net, size_at
+from obligations.description import Block, Kind, Net, size_at
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
-from obligations.ops.base import Array
+from obligations.ops import Array
 from obligations.shadow.forward import Case, axes, element_count, run
 from obligations.shadow.values import Record, WholeNet, random_mask
-from obligations.statements.block import BlockTerms
-from obligations.statements.dag import Forward
+from obligations.statements import BlockTerms, Forward
 
 MARGIN = 1e-3
 """How far the input of an activation stays from its kinks, and a window's maximum from its next."""

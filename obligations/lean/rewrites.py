@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from obligations.lean.scoping import ASSUMED, DEFINITIONS
-from obligations.lean.source import Command, Declaration, LeanFile, tokens
+from obligations.lean.source import Command, FileDeclaration, LeanFile, tokens
 
 _SYNTAX = "notation notation3 infix infixl infixr prefix postfix macro macro_rules syntax elab"
 REWRITING = frozenset([*_SYNTAX.split(), "elab_rules", "include", "omit", "#exit"])
@@ -40,7 +40,7 @@ def _about_proofs(command: Command) -> bool:
     return bool(re.search(r":\s*tactic\b|\(tactic\s*\|", command.at.code))
 
 
-def gives_instance(declaration: Declaration) -> bool:
+def gives_instance(declaration: FileDeclaration) -> bool:
     """Whether a declaration is an instance that may give an operation or a numeral its meaning."""
     if declaration.kind != "instance":
         return any("instance" in re.findall(r"[\w'.]+", a) for a in declaration.attributes)
@@ -50,7 +50,7 @@ def gives_instance(declaration: Declaration) -> bool:
     return name.rpartition(".")[2] not in HARMLESS
 
 
-def unproved(declaration: Declaration) -> bool:
+def unproved(declaration: FileDeclaration) -> bool:
     """Whether the proof of a theorem has ``sorry`` in it."""
     if declaration.kind in DEFINITIONS or declaration.kind in ASSUMED:
         return False

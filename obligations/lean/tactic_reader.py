@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 from obligations.lean.declaration import Tactic
 from obligations.lean.parse import parse_slice
-from obligations.lean.source import Declaration, Slice
+from obligations.lean.source import FileDeclaration, Slice
 
 _WORD = re.compile(r"(exact|refine|have\s+[\w'₀-₉]+\s*:=)(?=\s|⟨|\()")
 _BULLET = re.compile(r"[·.]\s+")
 _BY = re.compile(r"by(?![\w'!?])")
 
 
-def tactics(declaration: Declaration) -> tuple[Tactic, ...]:
+def tactics(declaration: FileDeclaration) -> tuple[Tactic, ...]:
     """The proof of a theorem; a proof term is one ``exact``.
 
     A tactic begins where its line does, at the column of the first one; what is further to the

@@ -22,10 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from obligations.audit.rows import Ledger, Mismatch, Row
-from obligations.description.model import Net
+from obligations.description import Net
 from obligations.errors import InputError, ObligationsError, Source, Span, decode, nearest
-from obligations.stablehlo.reader import Function, Module
-from obligations.stablehlo.recognise import Recognised
+from obligations.stablehlo import Function, Module, Recognised
 
 __all__ = ["Audit", "Mismatch", "Row", "artifacts", "audit", "fits", "load", "shown", "summary"]
 

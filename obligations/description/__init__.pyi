@@ -1,0 +1,13 @@
+from .model import (
+    Block as Block,
+    Dim as Dim,
+    Kind as Kind,
+    Net as Net,
+    Parameter as Parameter,
+    Shape as Shape,
+    Site as Site,
+    size_at as size_at,
+)
+from .reader import load as load, read_net as read_net
+from .render import Call as Call, Choice as Choice, Operand as Operand, Statement as Statement
+from .tensor_census import census as census

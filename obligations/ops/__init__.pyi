@@ -1,0 +1,37 @@
+from .base import (
+    FLAG as FLAG,
+    STRINGS as STRINGS,
+    Array as Array,
+    Clause as Clause,
+    Name as Name,
+    Operation as Operation,
+    Padding as Padding,
+    Stage as Stage,
+)
+from .core import Certificate as Certificate
+from .join import JOIN_TOKEN as JOIN_TOKEN
+from .loss import (
+    COTANGENT as COTANGENT,
+    LOSS as LOSS,
+    LOSS_STRINGS as LOSS_STRINGS,
+    ROW as ROW,
+    ROW_PROOF as ROW_PROOF,
+    ROWS as ROWS,
+    TARGET_SUMS_TO_ONE as TARGET_SUMS_TO_ONE,
+    smoothed_cotangent as smoothed_cotangent,
+)
+from .signatures import (
+    Entry as Entry,
+    entry as entry,
+    environment as environment,
+    library as library,
+)
+from .table import (
+    by_token as by_token,
+    definitions as definitions,
+    lookup as lookup,
+    names as names,
+    operations as operations,
+    stages as stages,
+    words as words,
+)

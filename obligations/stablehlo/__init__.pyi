@@ -1,0 +1,20 @@
+from .evaluation import evaluate as evaluate
+from .reader import (
+    Dense as Dense,
+    Function as Function,
+    Module as Module,
+    Operation as Operation,
+    read as read,
+    walk as walk,
+)
+from .recognition import (
+    BackStep as BackStep,
+    FanIn as FanIn,
+    GradNode as GradNode,
+    Recognised as Recognised,
+    Reported as Reported,
+    Site as Site,
+    cotangents as cotangents,
+    recognise as recognise,
+)
+from .value_graph import ELEMENTWISE as ELEMENTWISE, graph as graph, values as values

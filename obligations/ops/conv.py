@@ -1,7 +1,4 @@
-"""Convolution: a kernel from every input channel to every output channel.
-
-The forward gathers windows, and multiplies them by the kernel as matrices.
-"""
+"""Convolution: a kernel from every input channel to every output channel."""
 
 from __future__ import annotations
 
@@ -19,12 +16,13 @@ _BLOCK = 8_000_000
 def _correlate(
     kernel: Array, bias: Array, x: Array, size: tuple[int, int], stride: int, phase: int
 ) -> Array:
+    """Every window as a column, times the kernel with a row for each output channel."""
     oc, ic, kh, kw = kernel.shape[1:]
     padded = pad(split(x, ic, *size), kh, kw)
     windows = np.lib.stride_tricks.sliding_window_view(padded, (kh, kw), axis=(-2, -1))
     windows = windows[:, :, :, phase::stride, phase::stride]
     probes, batch, _, h, w = windows.shape[:5]
-    # Every window as a column: (p, m, ic, kH, kW, h, w).
+    # As columns: (p, m, ic, kH, kW, h, w).
     windows = windows.transpose(0, 1, 2, 5, 6, 3, 4)
     rows = kernel.reshape(-1, 1, oc, ic * kh * kw)
 

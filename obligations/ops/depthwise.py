@@ -1,7 +1,4 @@
-"""Depthwise convolution: one kernel per channel.
-
-The forward adds up shifted copies of the padded input, one per tap.
-"""
+"""Depthwise convolution: one kernel per channel."""
 
 from __future__ import annotations
 
@@ -14,6 +11,7 @@ from obligations.ops.layer import Kernel, Layer, family, pad, stage
 def _correlate(
     kernel: Array, bias: Array, x: Array, size: tuple[int, int], stride: int, phase: int
 ) -> Array:
+    """Shifted copies of the padded input, each times its tap."""
     c, kh, kw = kernel.shape[1:]
     height, width = size
     padded = pad(split(x, c, height, width), kh, kw)

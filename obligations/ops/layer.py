@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from string import Template
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,7 @@ from obligations.ops.base import (
 from obligations.ops.batchnorm import BATCHNORM
 from obligations.ops.core import Certificate, in_turn, join, split
 
-# -- the records --------------------------------------------------------------------------------
+# -- the records ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,29 +75,9 @@ class Kernel:
     gradient: Callable[[Array, Array], Array]
 
     @property
-    def output(self) -> str:
-        """Symbol of the output's width."""
-        return self.channels[0]
-
-    @property
-    def input(self) -> str:
-        """Symbol of the input's width."""
-        return self.channels[-1]
-
-    @property
     def axes(self) -> tuple[str, ...]:
         """The axes of ``W``."""
         return *self.channels, "kH", "kW"
-
-    @property
-    def type(self) -> str:
-        """Lean type of ``W``: ``Kernel4 oc ic kH kW``."""
-        return " ".join((self.lean, *self.axes))
-
-    @property
-    def bias(self) -> str:
-        """Lean type of ``b``."""
-        return f"Vec {self.output}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,39 +121,40 @@ class Layer:
         return self.stride * dims["h"], self.stride * dims["w"]
 
     @property
-    def node(self) -> str:
-        """How Lean's names of its gradient nodes and of their lemmas start."""
-        return f"{self.kernel.word}{self.infix}"
-
-    @property
     def axes(self) -> tuple[str, ...]:
         """The sizes it binds in Lean."""
         return *self.kernel.channels[::-1], "h", "w", "kH", "kW"
 
-    def sizes(self, *before: str) -> str:
-        """Lean's binder of the sizes, after others."""
-        return f"{{{' '.join((*before, *self.axes))} : Nat}}"
+    def lean(self, text: str, at: str = "") -> str:
+        """A Lean text of the layer, the words after ``$`` written out.
 
-    def binders(self, *before: str) -> str:
-        """Lean's binders of the sizes and the parameters."""
-        return f"{self.sizes(*before)} (W : {self.kernel.type}) (b : {self.kernel.bias})"
-
-    @property
-    def example(self) -> tuple[str, str]:
-        """Length of an example at its input and at its output: ``ic * (2 * h) * (2 * w)``."""
+        ``$W`` and ``$b`` are the types of the parameters, ``$entries`` the size of ``W``; ``$x``
+        and ``$y`` are the sizes of input and output, and ``$x1`` and ``$y1`` those of one example;
+        ``$axes`` are all sizes, ``$widths`` those without rows and columns, and ``$out`` is the
+        output's channels. ``$node`` starts the names of gradient nodes and lemmas, ``$Node`` those
+        of predicates, and ``at`` turns a node into the one of a precision flag.
+        """
+        kernel, node = self.kernel, f"{self.kernel.word}{self.infix}"
+        out, into = kernel.channels[0], kernel.channels[-1]
         area = "h * w" if self.stride == 1 else "(2 * h) * (2 * w)"
-        return f"{self.kernel.input} * {area}", f"{self.kernel.output} * h * w"
-
-    @property
-    def batch(self) -> tuple[str, str]:
-        """The same of a batch, in parentheses."""
-        x, y = self.example
-        return f"(N * ({x}))", f"(N * ({y}))"
-
-    @property
-    def term(self) -> str:
-        """The forward of a batch in Lean."""
-        return f"batchMap N ({self.forward} W b) x"
+        return Template(text).substitute(
+            axes=" ".join(self.axes),
+            widths=" ".join(a for a in self.axes if a not in ("h", "w")),
+            W=" ".join((kernel.lean, *kernel.axes)),
+            b=f"Vec {out}",
+            x=f"(N * ({into} * {area}))",
+            y=f"(N * ({out} * h * w))",
+            x1=f"({into} * {area})",
+            y1=f"({out} * h * w)",
+            out=out,
+            at=at,
+            entries=f"({' * '.join(kernel.axes)})",
+            tensor=kernel.tensor,
+            forward=self.forward,
+            step=self.step,
+            node=node,
+            Node=node[0].upper() + node[1:],
+        )
 
 
 # -- numbers --------------------------------------------------------------------------------------
@@ -226,8 +208,8 @@ def transposed(layer: Layer, dims: Mapping[str, int], kernel: Array, dy: Array) 
 
     ``dy`` is ``(p, *batch, out * h * w)``; the result ``(p, *batch, in * H * W)``.
     """
-    cot = split(dy, dims[layer.kernel.output], dims["h"], dims["w"])
-    lead = max(kernel.shape[0], cot.shape[0]), cot.shape[1], dims[layer.kernel.input]
+    cot = split(dy, dims[layer.kernel.channels[0]], dims["h"], dims["w"])
+    lead = max(kernel.shape[0], cot.shape[0]), cot.shape[1], dims[layer.kernel.channels[-1]]
     dx = np.zeros((*lead, *layer.size(dims)), np.result_type(kernel, cot))
     for tap, touched, touching in _taps(layer, dims):
         dx[touched] += layer.kernel.transposed(kernel[tap], cot)[touching]
@@ -240,8 +222,8 @@ def kernel_gradient(layer: Layer, dims: Mapping[str, int], x: Array, cot: Array)
     ``x`` is ``(p, *batch, N * (in * H * W))`` and ``cot`` ``(p, *batch, N * (out * h * w))``; the
     result ``(p, *batch, out * … * kH * kW)``.
     """
-    saved = split(x, dims["N"], dims[layer.kernel.input], *layer.size(dims))
-    dy = split(cot, dims["N"], dims[layer.kernel.output], dims["h"], dims["w"])
+    saved = split(x, dims["N"], dims[layer.kernel.channels[-1]], *layer.size(dims))
+    dy = split(cot, dims["N"], dims[layer.kernel.channels[0]], dims["h"], dims["w"])
     lead = np.broadcast_shapes(saved.shape[:2], dy.shape[:2])
     grad = np.zeros((*lead, *(dims[a] for a in layer.kernel.axes)), np.result_type(saved, dy))
     for tap, touched, touching in _taps(layer, dims):
@@ -251,7 +233,7 @@ def kernel_gradient(layer: Layer, dims: Mapping[str, int], x: Array, cot: Array)
 
 def bias_gradient(layer: Layer, dims: Mapping[str, int], x: Array, cot: Array) -> Array:
     """The channel sum of ``cot``, whatever ``x``: ``(p, *batch, out)``."""
-    rows = split(cot, dims["N"], dims[layer.kernel.output], dims["h"] * dims["w"])
+    rows = split(cot, dims["N"], dims[layer.kernel.channels[0]], dims["h"] * dims["w"])
     return join(rows.sum(axis=(2, 4)), cot)
 
 
@@ -273,18 +255,17 @@ def _dims(layer: Layer, args: tuple[Any, ...], *before: str) -> dict[str, int]:
 
 # -- names of the library -------------------------------------------------------------------------
 
+_PARAMETERS = "(W : $W) (b : $b)"
+_STEP = f"(N : Nat) {{$axes : Nat}} {_PARAMETERS} (dy : Vec $y) : Vec $x"
+_TERM = "batchMap N ($forward W b) x"
+
 
 def _forward(layer: Layer) -> Name:
     def value(*args: Any) -> Array:
         return correlate(layer, _dims(layer, args), *args[-3:])
 
-    x, y = layer.example
-    return Name(layer.forward, f"{layer.binders()} (x : Vec ({x})) : Vec ({y})", value=value)
-
-
-def _step_signature(layer: Layer) -> str:
-    x, y = layer.batch
-    return f"(N : Nat) {layer.binders()} (dy : Vec {y}) : Vec {x}"
+    signature = f"{{$axes : Nat}} {_PARAMETERS} (x : Vec $x1) : Vec $y1"
+    return Name(layer.forward, layer.lean(signature), value=value)
 
 
 def _step(layer: Layer) -> Name:
@@ -292,7 +273,7 @@ def _step(layer: Layer) -> Name:
         dims, (kernel, _, dy) = _dims(layer, args), args[-3:]
         return _by_example(n, lambda rows: transposed(layer, dims, kernel, rows), dy)
 
-    return Name(layer.step, _step_signature(layer), value=value, inert=("b",))
+    return Name(layer.step, layer.lean(_STEP), value=value, inert=("b",))
 
 
 def _certificate(layer: Layer) -> Name:
@@ -300,232 +281,183 @@ def _certificate(layer: Layer) -> Name:
         dims, (kernel, _) = _dims(layer, args), args[-2:]
         return Certificate(lambda x, dy: transposed(layer, dims, kernel, dy))
 
-    return Name(
-        f"{layer.forward}HasVJP",
-        f"{layer.binders()} : HasVJP ({layer.forward} (h := h) (w := w) W b)",
-        value=value,
-        inert=("b",),
-    )
+    signature = f"{{$axes : Nat}} {_PARAMETERS} : HasVJP ($forward (h := h) (w := w) W b)"
+    return Name(f"{layer.forward}HasVJP", layer.lean(signature), value=value, inert=("b",))
 
 
 def _definition(layer: Layer) -> FileDefinition:
     """The step from the certificate of its forward, where the library has no more."""
-    return FileDefinition(
-        name=layer.step,
-        signature=_step_signature(layer),
-        body=f"batchMap N (fun d => ({layer.forward}HasVJP W b).backward (fun _ => 0) d) dy",
-        doc=layer.doc,
-    )
+    body = "batchMap N (fun d => (${forward}HasVJP W b).backward (fun _ => 0) d) dy"
+    return FileDefinition(layer.step, layer.lean(_STEP), layer.lean(body), layer.doc)
 
 
-# -- gradients of the parameters --------------------------------------------------------------
+# -- gradients of the parameters ------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Gradient:
-    """The gradient of a layer in one parameter: its nodes, and what the library states of them.
+    """The gradient in one parameter: its node, and what ties it to the derivative.
+
+    Lean texts have words for :meth:`Layer.lean` to write out.
 
     Attributes
     ----------
-    parameter, role
-        The parameter's symbol, and what Lean's nodes call it.
+    parameter
+        The parameter's symbol, in names a capital.
     value
         ``(layer, dims, x, cot)`` to the gradient.
-    strings
-        Names of operands that the node carries.
-    binders
-        Binders of the layer's input and its parameters, as nodes and ties order them.
-    given
-        Arguments of a node ahead of its cotangent.
+    node, signature
+        The node's name, and its binders and type, the sizes aside.
     inert, tie_inert
-        Binders that the node, and that the tie, does not depend on.
-    index, length
-        Symbol of an entry of the gradient, and how many entries there are.
-    partial, point
-        The forward as a function of the flat parameter, and where it is differentiated.
+        Binders that the node, and that its tie, does not depend on.
+    binders
+        Those of its tie, the sizes aside.
+    entry
+        Binder of an entry of the gradient.
+    equation
+        The tie of an entry.
     """
 
-    layer: Layer
     parameter: str
-    role: str
     value: Callable[[Layer, Mapping[str, int], Array, Array], Array]
-    strings: tuple[str, ...]
-    binders: tuple[str, ...]
-    given: str
+    node: str
+    signature: str
     inert: tuple[str, ...]
     tie_inert: tuple[str, ...]
-    index: str
-    length: str
-    partial: str
-    point: str
-
-    def states(self, form: str) -> str | None:
-        """The end of the library's name of a ``form`` of tie, if it has that one."""
-        end = f"{self.parameter.upper()}{form}"
-        return end if end in self.layer.states else None
-
-    @property
-    def node(self) -> str:
-        """Lean's name of the node."""
-        return f"SHlo.{self.layer.node}{self.role}GradB"
-
-    @property
-    def tie_binders(self) -> tuple[str, ...]:
-        """Binders of a tie, the sizes aside."""
-        names = " ".join((*self.strings, "cotN"))
-        return f"{names} : String", *self.binders, f"cot : Vec {self.layer.batch[1]}"
+    binders: tuple[str, ...]
+    entry: str
+    equation: str
 
     @property
     def arguments(self) -> str:
-        """The symbols of these binders."""
-        return " ".join(b.partition(" : ")[0] for b in self.tie_binders)
+        """The symbols of the tie's binders."""
+        return " ".join(b.partition(" : ")[0] for b in self.binders)
+
+    def bound(self, left: str, right: str) -> str:
+        """The tie's binders in parentheses or in braces."""
+        return " ".join(f"{left}{b}{right}" for b in self.binders)
 
     @property
-    def entry(self) -> str:
-        """Binder of an entry."""
-        return f"{self.index} : Fin {self.length}"
+    def every(self) -> str:
+        """The tie of every entry."""
+        return f"∀ {self.entry}, {self.equation}"
 
-    def nodes(self) -> tuple[Name, ...]:
-        """The node, and where the precision flag switches it, its bf16 kind and the switch."""
+    def end(self, layer: Layer, form: str) -> str | None:
+        """The end of the library's name of a ``form`` of tie, if it has that one."""
+        end = f"{self.parameter.upper()}{form}"
+        return end if end in layer.states else None
 
-        def grad(*args: Any) -> Array:
-            x, _, e = args[-3:]
-            return self.value(self.layer, _dims(self.layer, args, "N"), x, e)
 
-        def size(*args: Any) -> Array:
-            *rest, x, parameter, e = args
-            return grad(*rest, np.abs(x), parameter, np.abs(e))
+_WEIGHT = _Gradient(
+    parameter="W",
+    value=kernel_gradient,
+    node="SHlo.${node}WeightGradB",
+    signature="(xN : String) (b : $b) (x : Vec $x) (W : $W) (e : SHlo $y) : SHlo $entries",
+    inert=("xN", "b", "W"),
+    tie_inert=("xN", "cotN", "b"),
+    binders=("xN cotN : String", "b : $b", "x : Vec $x", "W : $W", "cot : Vec $y"),
+    entry="idx : Fin $entries",
+    equation="den (SHlo.${node}WeightGradB$at xN b x W (.operand cotN cot)) idx ="
+    " ∑ n : Fin N, ∑ j : Fin $y1, pdiv (fun v' : Vec $entries =>"
+    " $forward ($tensor.unflatten v') b (batchSlice N $x1 x n))"
+    " ($tensor.flatten W) idx j * batchSlice N $y1 cot n j",
+)
+_BIAS = _Gradient(
+    parameter="b",
+    value=bias_gradient,
+    node="SHlo.${node}BiasGradB",
+    signature="(W : $W) (x : Vec $x) (b : $b) (e : SHlo $y) : SHlo $out",
+    inert=("W", "x", "b"),
+    tie_inert=("cotN", "W", "x"),
+    binders=("cotN : String", "W : $W", "x : Vec $x", "b : $b", "cot : Vec $y"),
+    entry="o : Fin $out",
+    equation="den (SHlo.${node}BiasGradB (h := h) (w := w) W x b (.operand cotN cot)) o ="
+    " ∑ n : Fin N, ∑ j : Fin $y1, pdiv (fun b' : $b =>"
+    " $forward W b' (batchSlice N $x1 x n)) b o j * batchSlice N $y1 cot n j",
+)
 
-        def bf16(*args: Any) -> Array:
-            *rest, x, parameter, e = args
-            rnd = rest[len(self.layer.axes) + 1]
-            return _rounded(rnd, grad(*rest, _rounded(rnd, x), parameter, _rounded(rnd, e)))
 
-        def name(
-            end: str, binder: str, value: Callable[..., Array], inert: tuple[str, ...] = ()
-        ) -> Name:
-            strings = (f"{s} : String" for s in self.strings)
-            binders = (*strings, *self.binders, f"e : SHlo {self.layer.batch[1]}")
-            return Name(
-                f"{self.node}{end}",
-                f"{self.layer.sizes('N')} {binder}{_bound('()', binders)} : SHlo {self.length}",
-                value=value,
-                magnitude=size,
-                parameter=self.parameter,
-                inert=(*self.inert, *inert),
-            )
+def _nodes(layer: Layer, gradient: _Gradient) -> Iterator[Name]:
+    """The node, and where the precision flag switches it, its bf16 kind and the switch."""
 
-        plain = name("", "", grad)
-        if not self.states("TiedBAt"):
-            return (plain,)
-        # The switch is not a name of the library: it is the node the precision flag chooses, for
-        # evaluation only, at the identity rounding, where the bf16 kind is its f32 peer.
-        return (
-            plain,
-            name("Bf16", "(rnd : ℝ → ℝ) ", bf16),
-            name("At", "(bf16 : Bool) ", grad, ("bf16",)),
+    def grad(*args: Any) -> Array:
+        x, _, e = args[-3:]
+        return gradient.value(layer, _dims(layer, args, "N"), x, e)
+
+    def size(*args: Any) -> Array:
+        *rest, x, parameter, e = args
+        return grad(*rest, np.abs(x), parameter, np.abs(e))
+
+    def bf16(*args: Any) -> Array:
+        *rest, x, parameter, e = args
+        rnd = rest[1 + len(layer.axes)]
+        return _rounded(rnd, grad(*rest, _rounded(rnd, x), parameter, _rounded(rnd, e)))
+
+    def node(end: str, binder: str, value: Callable[..., Array], *inert: str) -> Name:
+        return Name(
+            layer.lean(f"{gradient.node}{end}"),
+            layer.lean(f"{{N $axes : Nat}} {binder}{gradient.signature}"),
+            value=value,
+            magnitude=size,
+            parameter=gradient.parameter,
+            inert=(*gradient.inert, *inert),
         )
 
-    def equation(self, flag: str = "") -> str:
-        """An entry of the node, at the precision ``flag`` or at f32, and the derivative."""
-        node = f"{self.node}At {flag}" if flag else self.node
-        x, y = self.layer.example
-        return (
-            f"den ({node} {self.given} (.operand cotN cot)) {self.index} ="
-            f" ∑ n : Fin N, ∑ j : Fin ({y}),"
-            f" pdiv ({self.partial} (batchSlice N ({x}) x n))"
-            f" {self.point} {self.index} j * batchSlice N ({y}) cot n j"
-        )
-
-    def tie(self, end: str) -> str:
-        """The predicate that the library's name ends so, applied."""
-        node, flag = self.layer.node, "bf16 " if end.endswith("At") else ""
-        return f"GradNodeB.{node[0].upper()}{node[1:]}{end} {flag}N h w {self.arguments}"
-
-    def statement(self, end: str) -> tuple[Name, ...]:
-        """A predicate and its lemma, or the lemma of one entry: see :attr:`Layer.states`."""
-        sizes, lemma = self.layer.sizes("N"), f"GradNodeB.{self.layer.node}"
-        explicit, implicit = (_bound(b, self.tie_binders) for b in ("()", "{}"))
-        if end == self.states("GradB_den"):
-            text = f"{sizes} {explicit} ({self.entry}) : {self.equation()}"
-            return (Name(f"{lemma}{end}", text, proves=True),)
-        flag = ("bf16",) if end == self.states("TiedBAt") else ()
-        before = "".join(f"({f} : Bool) " for f in flag)
-        widths = " ".join(a for a in self.layer.axes if a not in ("h", "w"))
-        return (
-            Name(
-                self.tie(end).partition(" ")[0],
-                f"{before}(N h w : Nat) {{{widths} : Nat}} {explicit} : Prop",
-                definition=f"∀ {self.entry}, {self.equation(*flag)}",
-                inert=(*flag, *self.tie_inert),
-            ),
-            Name(
-                f"{lemma}{end}_holds", f"{sizes} {implicit} {before}: {self.tie(end)}", proves=True
-            ),
-        )
-
-    def clause(self) -> Clause:
-        """The tie in a bundle: a predicate where the library has one, else written out."""
-        lemma, index = self.layer.node, None
-        if end := self.states("TiedB"):
-            f32, proof = self.tie(end), f"{lemma}{end}_holds"
-        else:
-            index = self.index
-            f32 = f"∀ {self.entry}, {self.equation()}"
-            proof = f"GradNodeB.{lemma}{self.states('GradB_den')} {self.arguments} {index}"
-        at = self.states("TiedBAt")
-        return Clause(
-            covers=(self.parameter,),
-            f32=f32,
-            proof_f32=proof,
-            switch=self.tie(at) if at else None,
-            proof_switch=f"{lemma}{at}_holds bf16" if at else None,
-            index_f32=index,
-        )
+    yield node("", "", grad)
+    if gradient.end(layer, "TiedBAt"):
+        yield node("Bf16", "(rnd : ℝ → ℝ) ", bf16)
+        # Not a name of the library: the node the precision flag chooses, for evaluation only. Its
+        # bf16 kind is taken at the identity rounding, where it is its f32 peer.
+        yield node("At", "(bf16 : Bool) ", grad, "bf16")
 
 
-def _bound(brackets: str, binders: tuple[str, ...]) -> str:
-    return " ".join(f"{brackets[0]}{b}{brackets[1]}" for b in binders)
+def _tie(gradient: _Gradient, end: str) -> str:
+    """The predicate whose name ends so, applied."""
+    flag = "bf16 " if end.endswith("At") else ""
+    return f"GradNodeB.${{Node}}{end} {flag}N h w {gradient.arguments}"
 
 
-def _gradients(layer: Layer) -> tuple[_Gradient, ...]:
-    """Those in ``W`` and in ``b``; none where the library has no nodes for them."""
-    if not layer.states:
-        return ()
-    kernel = layer.kernel
-    x, w, b = f"x : Vec {layer.batch[0]}", f"W : {kernel.type}", f"b : {kernel.bias}"
-    length = f"({' * '.join(kernel.axes)})"
-    weight = _Gradient(
-        layer,
-        parameter="W",
-        role="Weight",
-        value=kernel_gradient,
-        strings=("xN",),
-        binders=(b, x, w),
-        given="xN b x W",
-        inert=("xN", "b", "W"),
-        tie_inert=("xN", "cotN", "b"),
-        index="idx",
-        length=length,
-        partial=f"fun v' : Vec {length} => {layer.forward} ({kernel.tensor}.unflatten v') b",
-        point=f"({kernel.tensor}.flatten W)",
+def _statement(layer: Layer, gradient: _Gradient, end: str) -> tuple[Name, ...]:
+    """A predicate and its lemma, or the lemma of one entry: see :attr:`Layer.states`."""
+    explicit, implicit = gradient.bound("(", ")"), gradient.bound("{", "}")
+    lemma = layer.lean(f"GradNodeB.${{node}}{end}")
+    if end.endswith("_den"):
+        text = f"{{N $axes : Nat}} {explicit} ({gradient.entry}) : {gradient.equation}"
+        return (Name(lemma, layer.lean(text), proves=True),)
+    flags = ("bf16",) if end.endswith("At") else ()
+    binder = "".join(f"({flag} : Bool) " for flag in flags)
+    tie = layer.lean(_tie(gradient, end))
+    return (
+        Name(
+            tie.partition(" ")[0],
+            layer.lean(f"{binder}(N h w : Nat) {{$widths : Nat}} {explicit} : Prop"),
+            definition=layer.lean(gradient.every, "".join(f"At {flag}" for flag in flags)),
+            inert=(*flags, *gradient.tie_inert),
+        ),
+        Name(
+            f"{lemma}_holds",
+            layer.lean(f"{{N $axes : Nat}} {implicit} {binder}: {tie}"),
+            proves=True,
+        ),
     )
-    bias = _Gradient(
-        layer,
-        parameter="b",
-        role="Bias",
-        value=bias_gradient,
-        strings=(),
-        binders=(w, x, b),
-        given="(h := h) (w := w) W x b",
-        inert=("W", "x", "b"),
-        tie_inert=("cotN", "W", "x"),
-        index="o",
-        length=kernel.output,
-        partial=f"fun b' : {kernel.bias} => {layer.forward} W b'",
-        point="b",
+
+
+def _clause(layer: Layer, gradient: _Gradient) -> Clause:
+    """The tie in a bundle: a predicate where the library has one, else written out."""
+    end, at, index = gradient.end(layer, "TiedB"), gradient.end(layer, "TiedBAt"), None
+    if end:
+        f32, proof = _tie(gradient, end), f"${{node}}{end}_holds"
+    else:
+        index, end = gradient.entry.partition(" ")[0], gradient.end(layer, "GradB_den")
+        f32, proof = gradient.every, f"GradNodeB.${{node}}{end} {gradient.arguments} {index}"
+    return Clause(
+        covers=(gradient.parameter,),
+        f32=layer.lean(f32),
+        proof_f32=layer.lean(proof),
+        switch=layer.lean(_tie(gradient, at)) if at else None,
+        proof_switch=layer.lean(f"${{node}}{at}_holds bf16") if at else None,
+        index_f32=index,
     )
-    return weight, bias
 
 
 # -- what the table takes -------------------------------------------------------------------------
@@ -536,27 +468,28 @@ def _operation(layer: Layer) -> Operation:
         kernel, bias = params["W"], params["b"]
         return _by_example(dims["N"], lambda rows: correlate(layer, dims, kernel, bias, rows), x)
 
-    kernel = layer.kernel
-    rows, noun = (("h", "w"), "") if layer.stride == 1 else (("2*h", "2*w"), "strided ")
+    out, into = layer.kernel.channels[0], layer.kernel.channels[-1]
+    rows, columns = ("h", "w") if layer.stride == 1 else ("2*h", "2*w")
+    noun = layer.kernel.noun if layer.stride == 1 else f"strided {layer.kernel.noun}"
     return Operation(
-        word=kernel.word,
+        word=layer.kernel.word,
         constant="keeps at 1×1",
-        axes=((kernel.input, *rows), (kernel.output, "h", "w")),
-        forward=layer.term,
+        axes=((into, rows, columns), (out, "h", "w")),
+        forward=layer.lean(_TERM),
         run=run,
         backward=Backward(
             token=layer.token,
             operands=("W",),
             lean=f"{layer.step} N W b dy" if layer.step else "",
             defined_in_file=layer.step if layer.doc else None,
-            says=f"back through the {noun}{kernel.noun} `{{W}}`",
+            says=f"back through the {noun} `{{W}}`",
         ),
-        noun=f"{noun}{kernel.noun}",
+        noun=noun,
         parameters=(
-            Parameter("W", kernel.type, "weight"),
-            Parameter("b", kernel.bias, "bias", zero_before_batchnorm=True),
+            Parameter("W", layer.lean("$W"), "weight"),
+            Parameter("b", layer.lean("$b"), "bias", zero_before_batchnorm=True),
         ),
-        clauses=tuple(gradient.clause() for gradient in _gradients(layer)),
+        clauses=tuple(_clause(layer, g) for g in (_WEIGHT, _BIAS)) if layer.step else (),
         stride=layer.stride,
         padding=layer.padding,
         kernel=True,
@@ -565,14 +498,13 @@ def _operation(layer: Layer) -> Operation:
 
 def _names(layer: Layer) -> Iterator[Name]:
     yield _forward(layer)
-    if layer.step:
-        yield _certificate(layer) if layer.doc else _step(layer)
-    gradients = _gradients(layer)
-    for gradient in gradients:
-        yield from gradient.nodes()
-    of = {gradient.parameter.upper(): gradient for gradient in gradients}
+    if not layer.step:
+        return
+    yield _certificate(layer) if layer.doc else _step(layer)
+    yield from _nodes(layer, _WEIGHT)
+    yield from _nodes(layer, _BIAS)
     for end in layer.states:
-        yield from of[end[0]].statement(end)
+        yield from _statement(layer, {"W": _WEIGHT, "B": _BIAS}[end[0]], end)
 
 
 def stage(
@@ -584,41 +516,26 @@ def stage(
     may need it. With the stage come its name with a value, and the name of its backward graph
     where the layer has a backward step in the library.
     """
-    head, out = _operation(layer), layer.kernel.output
-    steps = (head, BATCHNORM) if activation is None else (head, BATCHNORM, activation)
-    x_type, y_type = layer.batch
-    norm = f"(ε : ℝ) (γ β : {layer.kernel.bias})"
+    steps = tuple(op for op in (_operation(layer), BATCHNORM, activation) if op is not None)
 
     def value(*args: Any) -> Array:
         dims = _dims(layer, args, "N")
-        dims["c"] = dims[out]
+        dims["c"] = dims[layer.kernel.channels[0]]
         *_, w, b, eps, gamma, beta, x = args
         return in_turn(steps, dims, {"W": w, "b": b, "ε": eps, "γ": gamma, "β": beta}, x)
 
-    names = [
-        Name(
-            name,
-            f"(N : Nat) {layer.binders()} {norm} (x : Vec {x_type}) : Vec {y_type}",
-            value=value,
-        )
-    ]
-    graph = None
-    if head.backward.lean and head.backward.defined_in_file is None:
+    parameters = f"{_PARAMETERS} (ε : ℝ) (γ β : $b) (x : Vec $x)"
+    signature = layer.lean(f"(N : Nat) {{$axes : Nat}} {parameters} : Vec $y")
+    names, graph = [Name(name, signature, value=value)], None
+    if layer.step and not layer.doc:
         graph = f"{name.removesuffix('B')}BackBatchedGraph"
         cot = "(den e)"
         if activation is not None:
             mask = activation.backward.lean.partition(" ")[0]
-            pre = f"bnBatchLA N {out} h w ε γ β ({layer.term})"
-            cot = f"({mask} {y_type} ({pre}) {cot})"
-        step = head.backward.lean.removesuffix(" dy")
-        names.append(
-            Name(
-                graph,
-                f"{layer.binders('N')} {norm} (x : Vec {x_type}) (e : SHlo {y_type})"
-                f" : SHlo {x_type}",
-                definition=f'.operand "" ({step} (bnInB N {out} h w ε γ ({layer.term}) {cot}))',
-            )
-        )
+            cot = f"({mask} $y (bnBatchLA N $out h w ε γ β ({_TERM})) {cot})"
+        signature = layer.lean(f"{{N $axes : Nat}} {parameters} (e : SHlo $y) : SHlo $x")
+        body = f'.operand "" ($step N W b (bnInB N $out h w ε γ ({_TERM}) {cot}))'
+        names.append(Name(graph, signature, definition=layer.lean(body)))
     keys = tuple((op.word, op.stride, op.padding) for op in steps)
     return Stage(f"{name} N (h := h) (w := w) W b ε γ β", keys, graph, proof), tuple(names)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from obligations.ops.base import Array, Family, Name, Operation, Stage
+from obligations.ops.base import Array, Family, Name, Operation
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,81 +51,6 @@ def in_turn(
     for step in steps:
         x = step.run(dims, params, x)
     return x
-
-
-def layer_stage(
-    name: str,
-    axes: str,
-    kernel: str,
-    sites: tuple[str, str],
-    channels: str,
-    layer: tuple[Operation, str],
-    activation: Operation | None,
-    batchnorm: Operation,
-    proof: str | None = None,
-) -> tuple[Stage, tuple[Name, ...]]:
-    """A stage: a layer with kernel and bias, then BatchNorm, then perhaps an activation.
-
-    Parameters
-    ----------
-    name
-        In Lean: ``cbReluB``.
-    axes
-        Its implicit sizes: ``ic oc h w kH kW``.
-    kernel
-        Type of its ``W``.
-    sites
-        Types of its input and its output.
-    channels
-        Symbol of the output's width.
-    layer
-        The operation, and the Lean term it is over ``x``.
-    proof
-        Lean's name of the stage as a certified layer, where a proof may need it.
-
-    Returns
-    -------
-    The stage, its name with a value, and the name of its backward graph where the layer has a
-    backward step in the library.
-    """
-    head, forward = layer
-    steps = (head, batchnorm) if activation is None else (head, batchnorm, activation)
-    parameters = f"(W : {kernel}) (b : Vec {channels}) (ε : ℝ) (γ β : Vec {channels})"
-    x_type, y_type = sites
-
-    def value(n: int, *args: Any) -> Array:
-        *sizes, w, b, eps, gamma, beta, x = args
-        dims = dict(zip(axes.split(), sizes, strict=True)) | {"N": n}
-        dims["c"] = dims[channels]
-        return in_turn(steps, dims, {"W": w, "b": b, "ε": eps, "γ": gamma, "β": beta}, x)
-
-    names = [
-        Name(
-            name,
-            f"(N : Nat) {{{axes} : Nat}} {parameters} (x : Vec {x_type}) : Vec {y_type}",
-            value=value,
-        )
-    ]
-    graph = None
-    if head.backward.lean and head.backward.defined_in_file is None:
-        graph = f"{name.removesuffix('B')}BackBatchedGraph"
-        cot = "(den e)"
-        if activation is not None:
-            mask = activation.backward.lean.partition(" ")[0]
-            pre = f"bnBatchLA N {channels} h w ε γ β ({forward})"
-            cot = f"({mask} {y_type} ({pre}) {cot})"
-        step = head.backward.lean.removesuffix(" dy")
-        names.append(
-            Name(
-                graph,
-                f"{{N {axes} : Nat}} {parameters} (x : Vec {x_type}) (e : SHlo {y_type})"
-                f" : SHlo {x_type}",
-                definition=f'.operand "" ({step} (bnInB N {channels} h w ε γ ({forward}) {cot}))',
-            )
-        )
-    keys = tuple((op.word, op.stride, op.padding) for op in steps)
-    stage = Stage(f"{name} N (h := h) (w := w) W b ε γ β", keys, graph, proof)
-    return stage, tuple(names)
 
 
 def _batch_map(n: int, a: int, b: int, f: Callable[[Array], Array], x: Array) -> Array:

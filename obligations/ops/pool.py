@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 
 from obligations.ops.base import Array, Backward, Family, Name, Operation
-from obligations.ops.conv import taps
 from obligations.ops.core import align, join, split
+from obligations.ops.layer import taps
 
 
 def _padded(c: int, h: int, w: int, x: Array) -> Array:

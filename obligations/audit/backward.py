@@ -210,18 +210,17 @@ def _saved(
     where: str,
 ) -> None:
     m = chain.m
-    if node.saved is not None:
-        due = m.value(layer.key(node.saved))
+    for saved in node.saved.values():
+        due = m.value(layer.key(saved))
         names = found.attributes.get("saved_in_tests") or found.attributes.get("saved_in_terms")
         have = set(names or ()) | {str(found.saved)}
         wrong = sorted(h for h in have if h != due)
         row = chain.out.row("saved values")
-        said = f"{layer.name}.{node.saved} (%{due})"
+        said = f"{layer.name}.{saved} (%{due})"
         line = _own_line(m, found)
         called = ", ".join(_forward_name(m, w) for w in wrong)
         row.count(where, unless(not wrong or due is None, line, where, f"reads {called}", said))
-    weight = node.weight
-    if weight is not None:
+    for weight in node.weights.values():
         parameter = layer.forward.parameters[weight]
         owner = m.unrolled.places[layer.key(parameter.site)]
         names_of = [n for n, p in owner.tensors.items() if p.render == weight]
@@ -561,7 +560,6 @@ def _conv_node(layer: LayerAt, place: Place, found: GradNode, where: str) -> lis
 
     a, line = found.attributes, found.line
     operation = place.site.operation
-    assert operation is not None
     # A render may say the family of its strided gradient nodes on its own.
     family = layer.emitted.family
     if family is not None and operation.stride > 1:

@@ -194,7 +194,6 @@ def _convolutions(m: Matching, out: Ledger) -> None:
     for _, place, site in places(m, *CONVS):
         a, line, where = site.attributes, site.line, place.label
         operation = place.site.operation
-        assert operation is not None
         due = window(operation, place.axes["kH"])
         wide = window(operation, place.axes["kW"])
         groups = 1 if "ic" in place.axes else place.axes["c"]
@@ -223,7 +222,7 @@ def _convolutions(m: Matching, out: Ledger) -> None:
 
 def _activations(m: Matching, out: Ledger) -> None:
     row = out.row("activation", "sites", stated(m.unrolled.net, "activation"))
-    words = {p.word for p in m.unrolled.places.values() if p.site.operation and _pointwise(p)}
+    words = {p.word for p in m.unrolled.places.values() if _pointwise(p)}
     for _, place, site in places(m, *words):
         bounds = site.attributes["bounds"]
         have = site.kind if site.kind != "clip" else f"values kept in {bounds[0]} … {bounds[1]}"
@@ -231,16 +230,11 @@ def _activations(m: Matching, out: Ledger) -> None:
 
 
 def _pointwise(place: Place) -> bool:
-    operation = place.site.operation
-    return operation is not None and bool(operation.kinks) and operation.window_gap is None
+    return place.site.operation.role == "activation"
 
 
 def _pools(m: Matching, out: Ledger) -> None:
-    words = {
-        p.word
-        for p in m.unrolled.places.values()
-        if p.site.operation and p.site.operation.window_gap
-    }
+    words = {p.word for p in m.unrolled.places.values() if p.site.operation.window_gap}
     if words:
         row = out.row("pool", "sites", stated(m.unrolled.net, "pool"))
         for _, place, site in places(m, *words):
@@ -268,7 +262,6 @@ def _pools(m: Matching, out: Ledger) -> None:
 
 def pool_problems(place: Place, line: int, where: str, a: Mapping[str, Any]) -> list[Mismatch]:
     """A pool's window, stride and the last row of its first window; later pads are no matter."""
-    assert place.site.operation is not None
     size = kernel_size(place)
     due = tuple(window(place.site.operation, n) for n in size)
     last = tuple(n - 1 - low for n, (low, _) in zip(a["window"], a["pads"], strict=True))

@@ -102,17 +102,15 @@ def _sample(
     for layer in m.unrolled.layers:
         own: dict[str, Array] = {}
         for site in layer.forward.sites.values():
-            if site.operation is None:
-                continue
             key = (layer.name, site.name)
             place, found = m.unrolled.places[key], m.sites[key]
             called = {p.symbol: name for name, p in place.tensors.items()}
             for p in site.parameters:
                 name = called.get(p.symbol, "")
-                if p.symbol in site.operation.hyper:
+                if not p.trained:
                     value: Array = np.array([[float(found.attributes["epsilon"])]])
                 elif name in shapes and name in m.found.parameters:
-                    value = tensor(p.symbol, m.unrolled.shapes[name], rng)
+                    value = tensor(p.of, m.unrolled.shapes[name], rng)
                     given[name] = value.reshape(shapes[name])
                 else:
                     value = np.zeros((1, *m.unrolled.shapes[name]))

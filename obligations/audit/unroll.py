@@ -50,7 +50,7 @@ class Place:
     @property
     def word(self) -> str:
         """What it does, as a description says it; ``add`` for a sum."""
-        return "add" if self.site.operation is None else self.site.operation.word
+        return "add" if self.site.operation.is_sum else self.site.operation.word
 
     def tensor(self, role: str) -> str | None:
         """The artifact name of its parameter with a role: ``weight bias scale shift``."""
@@ -58,9 +58,7 @@ class Place:
 
     def role(self, parameter: Parameter) -> str:
         """What a parameter of this place is called in the operation table."""
-        assert self.site.operation is not None
-        declared = (p.role for p in self.site.operation.parameters if p.symbol == parameter.symbol)
-        return next(declared, "")
+        return parameter.of.role
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,15 +129,16 @@ def unroll(net: Net, batch: int, classes: int, arguments: Collection[str]) -> Un
         fwd = section.forwards[kind.name]
         at = LayerAt(layer.name, block, fwd, section.emitted[kind.name], entering)
         widths = dict(zip(kind.widths, layer.widths, strict=True))
-        own = {k: v for k, v in kernels[index].items() if k in ("kH", "kW")}
+        sides = {
+            a for s in fwd.sites.values() if s.operation.kernel for a in s.operation.kernel.axes
+        }
+        own = {k: v for k, v in kernels[index].items() if k in sides}
         size = {block.height: layer.height, block.width: layer.width}
         symbols = {**own, **block.bundle_pins, **widths, **size}
         sizes = sizes_of(block, kind, {**symbols, "N": batch, net.classes: classes})
         deriver = Deriver.plain(net, block)
         prefix = net.artifact.get(layer.name, layer.name if block.role == "block" else "")
         for site in fwd.sites.values():
-            if site.operation is None and len(site.inputs) == 1:
-                continue
             tensors = {}
             for p in site.parameters:
                 if p.trained:

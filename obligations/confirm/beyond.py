@@ -166,16 +166,13 @@ def _together(
     for site in first.fwd.sites.values():
         inputs = [[v[i] for i in site.inputs] for v in values]
         operation = site.operation
-        if operation is None:
-            outs = [sum(i[1:], i[0]) for i in inputs]
-        else:
-            dims = axes(site, first.sizes)
-            params = site_parameters(first, site)
+        dims = axes(site, first.sizes)
+        params = site_parameters(first, site)
+        if operation.synchronised is not None:
             xs = [i[0] for i in inputs]
-            if operation.synchronised is not None:
-                outs = operation.synchronised.forward(dims, params, xs, exchange)
-            else:
-                outs = [operation.run(dims, params, x) for x in xs]
+            outs = operation.synchronised.forward(dims, params, xs, exchange)
+        else:
+            outs = [operation.run(dims, params, *read) for read in inputs]
         for v, out in zip(values, outs, strict=True):
             v[site.name] = out
     return values
@@ -199,24 +196,27 @@ def _back_together(
     for site in reversed(tuple(fwd.sites.values())):
         own = [c[site.name] for c in cots]
         operation = site.operation
-        if operation is None:
+        if operation.is_sum:
             for name in site.inputs:
                 add(name, own)
             continue
         dims = axes(site, first.sizes)
         params = site_parameters(first, site)
-        xs = [values[site.inputs[0]] for _, values in at]
+        read = [[values[i] for i in site.inputs] for _, values in at]
         if operation.synchronised is not None:
+            xs = [r[0] for r in read]
             inputs, nodes = operation.synchronised.backward(dims, params, xs, own, exchange)
+            add(site.inputs[0], inputs)
         else:
-            inputs = [
-                backward_step(operation, dims, params, x, dy) for x, dy in zip(xs, own, strict=True)
-            ]
+            for symbol, name in site.operands():
+                given = zip(read, own, strict=True)
+                add(
+                    name, [backward_step(operation, symbol, dims, params, r, dy) for r, dy in given]
+                )
             nodes = [
-                gradient_nodes(operation, dims, params, x, dy)
-                for x, dy in zip(xs, own, strict=True)
+                gradient_nodes(operation, dims, params, r, dy)
+                for r, dy in zip(read, own, strict=True)
             ]
-        add(site.inputs[0], inputs)
         for replica, node in zip(grads, nodes, strict=True):
             for p in site.parameters:
                 if p.trained:
@@ -386,7 +386,7 @@ def _dropout_row(rng: np.random.Generator) -> Row:
     mask = (rng.random((1, 24)) < 0.6) / 0.6
     x, dy = rng.normal(size=(1, 24)), rng.normal(size=(1, 24))
     derivative = vjp(lambda v: operation.run(size, {"cd": mask}, v), x, dy)
-    step = backward_step(operation, size, {"cd": mask}, x, dy)
+    step = backward_step(operation, "x", size, {"cd": mask}, (x,), dy)
     itself = operation.run(size, {"cd": mask}, dy)
     error = max(relative_error(step, derivative), relative_error(itself, derivative))
     return _claim("dropout's input-gradient is the mask itself", "N=2 n=12", error)

@@ -28,6 +28,7 @@ from obligations.shadow import (
     run,
     sample,
     site_gradient,
+    site_parameters,
 )
 from obligations.statements import Derived, Obligation, Section
 
@@ -97,7 +98,7 @@ def _together(tie: Tie) -> Row:
             parts.append(f"{block.smooth.binder}.{field}: {site} is {distance:.2g} from a kink")
     spoken = {site for _, site in block.smooth.fields} if block.smooth is not None else set()
     for reader in point.margins.kinks:
-        site = point.case.fwd.real(point.case.fwd.sites[reader].inputs[0])
+        site = point.case.fwd.sites[reader].inputs[0]
         if site not in spoken:
             good = False
             parts.append(f"no hypothesis keeps {site} from its kinks")
@@ -105,14 +106,14 @@ def _together(tie: Tie) -> Row:
 
 
 def _epsilon_name(case: Case, site: str) -> str:
-    return next(p.lean for p in case.fwd.sites[site].parameters if not p.trained)
+    return next(p.lean for p in case.fwd.sites[site].parameters if p.of.positive)
 
 
 def _distance(point: Point, site: str) -> float:
     """The distance of a site's value from the kinks of what reads it."""
     fwd = point.case.fwd
     return min(
-        (point.margins.kinks[r] for r in fwd.readers[site] if r in point.margins.kinks),
+        (point.margins.kinks[r] for r in fwd.readers(site) if r in point.margins.kinks),
         default=float("inf"),
     )
 
@@ -125,11 +126,8 @@ def _kinks(tie: Tie) -> list[Row]:
     out = []
     case = tie.point.case
     for _, site in smooth.fields:
-        for reader in case.fwd.readers[site]:
-            operation = case.fwd.sites[reader].operation
-            if operation is None:
-                continue
-            for kink in operation.kinks:
+        for reader, _ in case.fwd.consumers(site):
+            for kink in reader.operation.kinks:
                 low, high = _one_sided(case, site, kink, tie.point.dy)
                 apart = abs(high - low) / max(abs(high), abs(low), 1e-300)
                 out.append(
@@ -163,7 +161,9 @@ def _one_sided(case: Case, site: str, kink: float, dy: Array) -> tuple[float, fl
 def _epsilon(derived: Derived, env: Environment, tie: Tie) -> list[Row]:
     """What becomes of the statement for ε at and below zero."""
     block, point = tie.section.block, tie.point
-    sites = [site for h in block.positive for _, site in h.fields]
+    operations = {s.name: s.operation for s in point.case.fwd.sites.values()}
+    spoken = [site for h in block.positive for _, site in h.fields]
+    sites = [site for site in spoken if operations[site].undefined is not None]
     if not sites:
         return []
     undefined = True
@@ -200,13 +200,14 @@ def _epsilon(derived: Derived, env: Environment, tie: Tie) -> list[Row]:
 
 
 def _variances(case: Case, site: str) -> tuple[float, float]:
-    """The smallest and largest channel variance a BatchNorm site divides by."""
+    """The smallest and largest value that a normalisation adds its ε to."""
     at = case.fwd.sites[site]
-    dims = axes(at, case.sizes)
-    values = run(case)[at.inputs[0]].real
-    channels = values.reshape(dims["N"], dims["c"], -1)
-    variance = channels.var(axis=(0, 2))
-    return float(variance.min()), float(variance.max())
+    undefined = at.operation.undefined
+    assert undefined is not None
+    params = site_parameters(case, at)
+    params |= {p.symbol: np.zeros((1, 1)) for p in at.parameters if p.of.positive}
+    values = undefined(axes(at, case.sizes), params, run(case)[at.inputs[0]].real)
+    return float(values.min()), float(values.max())
 
 
 def _with(point: Point, name: str, epsilon: float) -> Point:

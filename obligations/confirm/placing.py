@@ -704,9 +704,9 @@ def _read_at(section: Section, parameter: str) -> str | None:
     fwd = section.forwards[section.first.name]
     owners = (x.name for x in fwd.sites.values() for p in x.parameters if p.lean == parameter)
     site = next(owners, None)
-    while site is not None and site in fwd.readers and len(fwd.readers[site]) == 1:
-        reader = fwd.sites[fwd.readers[site][0]]
-        if reader.operation is not None:
+    while site is not None and len(fwd.readers(site)) == 1:
+        reader = fwd.sites[fwd.readers(site)[0]]
+        if not reader.operation.is_sum:
             break
         site = reader.name
     return site

@@ -15,16 +15,18 @@ from itertools import combinations
 import numpy as np
 
 from obligations.errors import ObligationsError
-from obligations.ops import Array, Operation, names as table_names, operations
+from obligations.ops import Array, Operation, length, names as table_names, operations
 from obligations.shadow import (
     backward_step,
     gradient_nodes,
+    mask_length,
     random_mask,
     relative_error,
     tensor,
     type_shape,
     vjp,
 )
+from obligations.statements import template
 
 SIDES = (1, 3, 5, 7)
 """Sides of the kernels."""
@@ -35,7 +37,7 @@ SIZES = {"N": 2, "ic": 4, "oc": 3, "c": 4, "h": 5, "w": 7, "a": 6, "n": 12, "K":
 LOSS = "smoothed cross-entropy"
 
 Gradients = Mapping[str, Array]
-"""By ``x`` for the cotangent at the input, and by each parameter's symbol."""
+"""By each input's symbol for the cotangent there, and by each parameter's symbol."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -52,16 +54,21 @@ class Point:
         Trained ones by symbol, with a probe axis of length 1.
     fixed
         What is not trained: ``ε``, a mask, the loss's ``α``, ``B`` and target.
-    x, dy
-        The input and the cotangent at the output, ``(1, N · size)``.
+    xs, dy
+        The inputs and the cotangent at the output, each ``(1, N · size)``.
     """
 
     operation: Operation | None
     dims: Mapping[str, int]
     parameters: Mapping[str, Array]
     fixed: Mapping[str, Array]
-    x: Array
+    xs: tuple[Array, ...]
     dy: Array
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """The symbols of the inputs."""
+        return ("x",) if self.operation is None else tuple(i.symbol for i in self.operation.inputs)
 
     @property
     def name(self) -> str:
@@ -90,7 +97,10 @@ def points(seeds: Iterable[int] = (0,)) -> Iterator[Point]:
     """Every operation of the table at every kernel side and seed, then the loss."""
     seeds = tuple(seeds)
     for operation in operations().values():
-        for side in operation.sides or (SIDES if operation.kernel else (0,)):
+        if operation.is_sum:
+            continue
+        kernel = operation.kernel
+        for side in (kernel.sides or SIDES) if kernel else (0,):
             for seed in seeds:
                 yield point(operation, side, seed)
     for seed in seeds:
@@ -99,31 +109,27 @@ def points(seeds: Iterable[int] = (0,)) -> Iterator[Point]:
 
 def point(operation: Operation, side: int, seed: int) -> Point:
     """Random numbers for an operation; its input is on both sides of each kink, none near one."""
-    from obligations.lean import parse_term
-
     rng = _rng(title(operation), side, seed)
+    sides = dict.fromkeys(operation.kernel.axes, side) if operation.kernel else {}
     # An axis of an operation that is yet to come.
-    known = {a.removeprefix("2*"): 3 for axes in operation.axes for a in axes}
-    dims = {**known, **SIZES} | ({"kH": side, "kW": side} if operation.kernel else {})
-    into, out = (_length(axes, dims) for axes in operation.axes)
-    fixed = {symbol: tensor(symbol, (), rng) for symbol in operation.hyper}
+    dims = {**dict.fromkeys(operation.symbols(), 3), **SIZES, **sides}
+    fixed = {p.symbol: tensor(p, (), rng) for p in operation.parameters if not p.trained}
     parameters = {
-        p.symbol: tensor(p.symbol, type_shape(parse_term(p.type), dims), rng)
+        p.symbol: tensor(p, type_shape(template(p.type), dims), rng)
         for p in operation.parameters
+        if p.trained
     }
-    masks = set(operation.backward.operands) - {"x", *parameters, *fixed}
-    fixed |= {symbol: random_mask(rng, into) for symbol in sorted(masks)}
-    x = _spread(rng, into) if operation.kinks else rng.normal(0.0, 1.5, (1, into))
-    return Point(operation, dims, parameters, fixed, x, rng.normal(size=(1, out)))
+    fixed |= {m.symbol: random_mask(rng, mask_length(m, dims)) for m in operation.options}
+    xs = tuple(
+        _spread(rng, n) if operation.kinks else rng.normal(0.0, 1.5, (1, n))
+        for n in (length(i.axes, dims) for i in operation.inputs)
+    )
+    dy = rng.normal(size=(1, length(operation.output, dims)))
+    return Point(operation, dims, parameters, fixed, xs, dy)
 
 
 def _rng(name: str, side: int, seed: int) -> np.random.Generator:
     return np.random.default_rng([seed, side, zlib.crc32(name.encode())])
-
-
-def _length(axes: tuple[str, ...], dims: Mapping[str, int]) -> int:
-    sizes = [2 * dims[a[2:]] if a.startswith("2*") else dims[a] for a in axes]
-    return dims["N"] * int(np.prod(sizes))
 
 
 def _spread(rng: np.random.Generator, n: int) -> Array:
@@ -145,7 +151,7 @@ def _loss_point(seed: int) -> Point:
         "t": target.reshape(1, -1),
     }
     x = rng.normal(0.0, 3.0, (1, n * k))
-    return Point(None, {"N": n, "K": k}, {}, fixed, x, np.ones((1, 1)))
+    return Point(None, {"N": n, "K": k}, {}, fixed, (x,), np.ones((1, 1)))
 
 
 # -- roads -------------------------------------------------------------------------------------
@@ -159,21 +165,23 @@ def formula(at: Point) -> Gradients:
         assert graph is not None
         strings = ("",) * 5
         n, k = at.dims["N"], at.dims["K"]
-        z, fixed = at.x, at.fixed
+        (z,), fixed = at.xs, at.fixed
         return {"x": np.asarray(graph(n, k, fixed["α"], fixed["B"], *strings, z, fixed["t"]))}
-    if not operation.backward.lean:
-        return {}
     params = {**at.parameters, **at.fixed}
-    step = backward_step(operation, at.dims, params, at.x, at.dy)
-    return {"x": step, **gradient_nodes(operation, at.dims, params, at.x, at.dy)}
+    steps = {
+        symbol: backward_step(operation, symbol, at.dims, params, at.xs, at.dy)
+        for symbol in at.symbols
+        if operation.step(symbol).lean
+    }
+    return {**steps, **gradient_nodes(operation, at.dims, params, at.xs, at.dy)}
 
 
-def forward(at: Point) -> Callable[[Mapping[str, Array], Array], Array]:
-    """The operation's forward, ``(parameters, x)`` to its value; the loss's is ``(p, 1)``."""
+def forward(at: Point) -> Callable[..., Array]:
+    """The operation's forward, ``(parameters, *xs)`` to its value; the loss's is ``(p, 1)``."""
     operation = at.operation
     if operation is not None:
         run = operation.run
-        return lambda parameters, x: run(at.dims, {**parameters, **at.fixed}, x)
+        return lambda parameters, *xs: run(at.dims, {**parameters, **at.fixed}, *xs)
     soft, smooth = (table_names()[n].value for n in ("softCE", "smoothTarget"))
     assert soft is not None
     assert smooth is not None
@@ -190,11 +198,17 @@ def forward(at: Point) -> Callable[[Mapping[str, Array], Array], Array]:
 def complex_step(at: Point) -> Gradients:
     """The derivative of the forward at every index of the input and of each parameter."""
     f = forward(at)
-    found = {"x": vjp(lambda x: f(at.parameters, x), at.x, at.dy)}
+    found: dict[str, Array] = {}
+    for place, symbol in enumerate(at.symbols):
+
+        def into(x: Array, i: int = place) -> Array:
+            return f(at.parameters, *at.xs[:i], x, *at.xs[i + 1 :])
+
+        found[symbol] = vjp(into, at.xs[place], at.dy)
     for symbol, value in at.parameters.items():
 
         def of(flat: Array, symbol: str = symbol, shape: tuple[int, ...] = value.shape) -> Array:
-            return f({**at.parameters, symbol: flat.reshape(-1, *shape[1:])}, at.x)
+            return f({**at.parameters, symbol: flat.reshape(-1, *shape[1:])}, *at.xs)
 
         found[symbol] = vjp(of, value.reshape(1, -1), at.dy)
     return found
@@ -253,7 +267,7 @@ def measure(
         gradients = {name: road(at) for name, road in roads.items()}
         if at.side is not None:
             sides.setdefault(at.name, {})[at.side] = None
-        for symbol in ("x", *at.parameters):
+        for symbol in (*at.symbols, *at.parameters):
             errors = worst.setdefault((at.name, symbol), {})
             for a, b in combinations(roads, 2):
                 one, other = gradients[a].get(symbol), gradients[b].get(symbol)
@@ -275,9 +289,11 @@ def measure(
 def _sizes(operation: Operation | None, sides: Iterable[int]) -> str:
     if operation is None:
         return _values(("N", "K"))
-    inside, outside = operation.axes
-    text = _values(("N", *dict.fromkeys(a.removeprefix("2*") for a in (*inside, *outside))))
-    doubled = [str(2 * SIZES.get(a[2:], 3)) for a in inside if a.startswith("2*")]
+    inside = [a for operand in operation.inputs for a in operand.axes]
+    sides_ = operation.kernel.axes if operation.kernel else ()
+    text = _values(s for s in operation.symbols() if s not in sides_)
+    strided = [a.partition("*") for a in inside if "*" in a]
+    doubled = [str(int(factor) * SIZES.get(name, 3)) for factor, _, name in strided]
     if doubled:
         text += f" from {'×'.join(doubled)}"
     kernels = " ".join(f"{k}×{k}" for k in sides)

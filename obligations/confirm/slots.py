@@ -198,10 +198,9 @@ def expected_clauses(net: Net, block: Block, env: Environment) -> dict[str, Expe
     speller = Speller(deriver.fwd, {}, {})
     out: dict[str, Expected] = {}
     for site in deriver.fwd.sites.values():
-        if site.operation is None:
-            continue
         for clause in site.operation.clauses:
-            symbols = speller.symbols(site, x=speller.value(site.inputs[0]), cot=s.Ident(COTANGENT))
+            read = {symbol: speller.value(name) for symbol, name in site.operands()}
+            symbols = speller.symbols(site, **read, cot=s.Ident(COTANGENT))
             values = [
                 *deriver.parameter_binders(),
                 (FLAG, s.Ident("Bool")),

@@ -3,75 +3,68 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from obligations.confirm.block import scope_of
 from obligations.confirm.tally import Tally, where
 from obligations.lean import Environment
-from obligations.ops import Array, Operation
-from obligations.shadow import Evaluator, relative_error
-from obligations.statements import Obligation
+from obligations.ops import Array, Operation, length, operations
+from obligations.shadow import Evaluator, relative_error, tensor, type_shape, vjp
+from obligations.statements import Obligation, template
 
 
 def check_step(
     obligation: Obligation, env: Environment, seeds: Iterable[int], tally: Tally
 ) -> None:
     """A step the file defines, against the derivative of its operation's forward."""
-    from obligations.ops import operations
-
-    step = obligation.notes.get("step", obligation.name)
-    operation = next(o for o in operations().values() if o.backward.defined_in_file == step)
+    name = obligation.notes.get("step", obligation.name)
+    operation, symbol = next(
+        (o, step.input)
+        for o in operations().values()
+        for step in o.backward
+        if step.defined_in_file == name
+    )
     constant = env.find(obligation.name)
     assert constant is not None
     assert constant.body is not None
     for seed in seeds:
         rng = np.random.default_rng([seed, zlib.crc32(obligation.name.encode())])
-        sizes = {"N": 2, "ic": 3, "oc": 4, "c": 3, "h": 2, "w": 3, "kH": 3, "kW": 3}
+        dims = {"N": 2, "ic": 3, "oc": 4, "c": 3, "h": 2, "w": 3, "kH": 3, "kW": 3}
         evaluator = Evaluator(env)
-        params, x, dy = _operation_point(operation, sizes, rng)
-        values = {**sizes, **params, "dy": dy}
-        scope = scope_of(constant, values, obligation.roles)
+        params, xs, dy = operation_point(operation, dims, rng)
+        scope = scope_of(constant, {**dims, **params, "dy": dy}, obligation.roles)
         got = np.asarray(evaluator.value(constant.body, scope))
-        wanted = _operation_vjp(operation, sizes, params, x, dy)
+        wanted = input_vjp(operation, symbol, dims, params, xs, dy)
         tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
-        tally.sizes[" ".join(f"{k}={v}" for k, v in sizes.items() if k in _used(operation))] = None
+        used = operation.symbols()
+        tally.sizes[" ".join(f"{k}={v}" for k, v in dims.items() if k in used)] = None
 
 
-def _used(operation: Operation) -> set[str]:
-    names = {a.removeprefix("2*") for axes_ in operation.axes for a in axes_}
-    return names | {"N"} | ({"kH", "kW"} if operation.kernel else set())
-
-
-def _axis(name: str, sizes: Mapping[str, int]) -> int:
-    return 2 * sizes[name[2:]] if name.startswith("2*") else sizes[name]
-
-
-def _operation_point(
-    operation: Operation, sizes: Mapping[str, int], rng: np.random.Generator
-) -> tuple[dict[str, Array], Array, Array]:
-    from obligations.lean import parse_term
-    from obligations.shadow import tensor, type_shape
-
+def operation_point(
+    operation: Operation, dims: Mapping[str, int], rng: np.random.Generator
+) -> tuple[dict[str, Array], list[Array], Array]:
+    """Random parameters by symbol, inputs and a cotangent at the output."""
     params = {
-        p.symbol: tensor(p.symbol, type_shape(parse_term(p.type), sizes), rng)
-        for p in operation.parameters
+        p.symbol: tensor(p, type_shape(template(p.type), dims), rng) for p in operation.parameters
     }
-    for symbol in operation.hyper:
-        params[symbol] = tensor(symbol, (), rng)
-    n_in = sizes["N"] * int(np.prod([_axis(a, sizes) for a in operation.axes[0]]))
-    n_out = sizes["N"] * int(np.prod([_axis(a, sizes) for a in operation.axes[1]]))
-    return params, rng.normal(size=(1, n_in)), rng.normal(size=(1, n_out))
+    xs = [rng.normal(size=(1, length(i.axes, dims))) for i in operation.inputs]
+    return params, xs, rng.normal(size=(1, length(operation.output, dims)))
 
 
-def _operation_vjp(
+def input_vjp(
     operation: Operation,
-    sizes: Mapping[str, int],
+    symbol: str,
+    dims: Mapping[str, int],
     params: Mapping[str, Array],
-    x: Array,
+    xs: Sequence[Array],
     dy: Array,
 ) -> Array:
-    from obligations.shadow import vjp
+    """The derivative of ``Σ out · dy`` in one input, by complex step."""
+    place = [i.symbol for i in operation.inputs].index(symbol)
 
-    return vjp(lambda v: operation.run(sizes, params, v), x, dy)
+    def at(x: Array) -> Array:
+        return operation.run(dims, params, *xs[:place], x, *xs[place + 1 :])
+
+    return vjp(at, xs[place], dy)

@@ -1,6 +1,8 @@
 from .model import (
+    Alias as Alias,
     Block as Block,
     Dim as Dim,
+    Group as Group,
     Kind as Kind,
     Net as Net,
     Parameter as Parameter,

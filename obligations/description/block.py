@@ -62,7 +62,8 @@ def read_block(net: Context, block: text.BlockText) -> Block:
     )
     kinds = _kinds(b)
     check_order(b)
-    sites = {k.name: read_sites(b, k) for k in kinds}
+    forwards = {k.name: read_sites(b, k) for k in kinds}
+    sites = {name: f.sites for name, f in forwards.items()}
     _check_parameters(b, sites)
     names = b.site_names
     bundle = needed(net, block, text.Bundle, "bundle")
@@ -88,6 +89,8 @@ def read_block(net: Context, block: text.BlockText) -> Block:
         input_shape=b.input_shape,
         incoming=str(needed(net, block, text.Incoming, "incoming").name),
         sites=sites,
+        aliases={name: f.aliases for name, f in forwards.items()},
+        groups={name: f.groups for name, f in forwards.items()},
         output=OUTPUT,
         positive=_positive(b, sites, kinds),
         smooth=_smooth(b, sites),
@@ -98,7 +101,7 @@ def read_block(net: Context, block: text.BlockText) -> Block:
         bundle=str(bundle.name),
         bundle_theorem=str(bundle.theorem),
         bundle_pins=_pins(b, bundle),
-        chain=read_chain(b, sites),
+        chain=read_chain(b, forwards),
         span=at(block.name),
     )
 
@@ -320,7 +323,8 @@ def _positive(b: BlockContext, sites: _Sites, kinds: Sequence[Kind]) -> tuple[Hy
     """The positivity of every ε, where the block speaks of it at all or a tie needs it."""
     lines = [h for h in entries(b.text, text.HypothesisLine) if h.word.type == "POSITIVE"]
     every = [s for of_kind in sites.values() for s in of_kind]
-    with_hyper = list(dict.fromkeys(s.name for s in every if s.operation and s.operation.hyper))
+    positive = (s.name for s in every if any(p.of.positive for p in s.parameters))
+    with_hyper = list(dict.fromkeys(positive))
     spoken = [site for line in lines for _, site in line.fields]
     for site in spoken:
         b.net.known(site, b.site_names, "unknown site")
@@ -352,7 +356,7 @@ def _smooth(b: BlockContext, sites: _Sites) -> Hypothesis | None:
     if len(lines) > 1:
         b.net.fail(lines[1].binder, f"{b.name} has a second `smooth` line")
     every = [s for of_kind in sites.values() for s in of_kind]
-    kinked = {name for s in every if s.operation and s.operation.kinks for name in s.inputs}
+    kinked = {name for s in every if s.operation.kinks for name in s.inputs}
     for line in lines:
         b.net.distinct((site for _, site in line.fields), "smoothness at")
         for _, site in line.fields:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from functools import cache
-from typing import Literal, cast
 
 from obligations.description.context import BlockContext
-from obligations.description.model import Chain, Parameter, Site
+from obligations.description.model import Chain, Parameter
 from obligations.description.names import count
 from obligations.description.render import Call, Choice, Operand, Read
+from obligations.description.sites import Forward
 from obligations.description.text import ChainText, at
 from obligations.errors import InputError, Source, Span, nearest
 from obligations.ops import JOIN_TOKEN, by_token
@@ -55,19 +54,19 @@ def check_values(source: Source, chain: ChainText) -> None:
             raise InputError(source, read.cotangent_span, message, hint=hint)
 
 
-def read_chain(b: BlockContext, sites: Mapping[str, tuple[Site, ...]]) -> Chain:
+def read_chain(b: BlockContext, forwards: Mapping[str, Forward]) -> Chain:
     """The block's chain: it names its sites and weights, and reads each parameter once."""
     render = b.text.render
     chain = render.chain
     check_values(b.net.source, chain)
-    every = [s for of_kind in sites.values() for s in of_kind]
+    every = [s for of_kind in forwards.values() for s in of_kind.sites]
     trained = {p.render: p for s in every for p in s.parameters if p.trained}
-    names = {str(b.input_name), *(s.name for s in every)}
+    names = {str(b.input_name), *b.site_names}
     for statement in chain.statements:
         _check_value(b, statement.value, names, trained)
     title = render.title.strip()
     _check_reads(b, chain.reads, trained, f"the render {title} (line {render.title.line})")
-    family = cast('Literal["symmetric", "XLA"] | None', render.family and str(render.family))
+    family = None if render.family is None else str(render.family)
     return Chain(title, family, chain.statements, chain.reads, at(render.title))
 
 
@@ -115,26 +114,33 @@ def _check_call(
     tokens = by_token()
     if call.token not in tokens:
         fail(call.span, f"unknown operation '{call.token}'", nearest(call.token, tokens))
-    if call.token == JOIN_TOKEN:
-        wanted: tuple[str, ...] = (INCOMING, INCOMING)
+    if call.from_ is not None and call.token == JOIN_TOKEN:
+        fail(call.from_.span, f"{JOIN_TOKEN} names what it adds, and reads nothing else")
+    # Steps of one token have operands of the same sorts.
+    op, step = next(iter(tokens[call.token]), (None, None))
+    if op is None or step is None:
+        if len(call.operands) < 2:
+            fail(call.span, f"{call.token} has 2 operands; found {len(call.operands)}")
+        wanted: tuple[str, ...] = ("",) * len(call.operands)
     else:
-        wanted = tokens[call.token][0].backward.operands
+        wanted = step.operands
     if len(call.operands) != len(wanted):
         amount = count(len(wanted), "operand")
         fail(call.span, f"{call.token} has {amount}; found {len(call.operands)}")
     binders = {o.binder for o in b.net.options.values()}
     anything = {*sites, *parameters, *binders}
-    for operand, sort in zip(call.operands, wanted, strict=True):
+    for operand, symbol in zip(call.operands, wanted, strict=True):
         valid: set[str] = set()
-        if sort == INCOMING:
+        sort = "value" if op is None else op.reads(symbol)
+        if sort == "value":
             what = "value of the chain"
-        elif sort == "x":
+        elif sort == "input":
             what, valid = "site", sites
-        elif sort in _weights_of(call.token):
+        elif sort == "parameter":
             what, valid = "weight", set(parameters)
         else:
             what, valid = "binder of an option", binders
-        if operand.is_value if sort == INCOMING else operand.text in valid:
+        if operand.is_value if sort == "value" else operand.text in valid:
             continue
         hint = nearest(operand.text, valid)
         if operand.is_value or operand.text in anything:
@@ -149,12 +155,6 @@ def _operands(value: Call | Choice | Operand) -> tuple[Operand, ...]:
         case Operand():
             return (value,)
         case Call():
-            return value.operands
+            return value.operands if value.from_ is None else (*value.operands, value.from_)
         case Choice():
             return (*_operands(value.then), *_operands(value.otherwise))
-
-
-@cache
-def _weights_of(token: str) -> frozenset[str]:
-    """Symbols of the parameters of the operations with a token."""
-    return frozenset(p.symbol for op in by_token()[token] for p in op.parameters)

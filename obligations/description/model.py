@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Literal
 
 from obligations.errors import Source, Span
 from obligations.lean import Term
-from obligations.ops import Operation
+from obligations.ops import Operation, Parameter as Declared
 
 Dim = Any
 """A SymPy expression."""
@@ -27,9 +28,8 @@ def size_at(expr: Dim, sizes: Mapping[str, int]) -> int:
         return int(expr)
     if expr.is_Symbol:
         return sizes[expr.name]
-    coefficient, rest = expr.as_coeff_Mul()
-    if rest.is_Symbol:
-        return int(coefficient) * sizes[rest.name]
+    if expr.is_Mul:
+        return prod(size_at(factor, sizes) for factor in expr.args)
     return int(expr.subs({v: sizes[v.name] for v in expr.free_symbols}))
 
 
@@ -44,24 +44,31 @@ class Parameter:
     ----------
     render
         Its name in render chains: ``g1``, ``sW``; for ε ``""`` (no render names it).
-    symbol
-        Its symbol in the operation's templates: ``W b γ β ε``.
+    of
+        What the operation table says of it: its symbol, its type, whether it is trained.
     lean
         Its name in Lean inside the block's definitions: the record field (``γ₁``) or, where the
         block takes loose parameters, the binder (``γs``).
     field
         Its field of the net's weight record (``sγ``) for loose parameters, else ``lean``.
-    trained
-        Whether a gradient node exists for it.
     """
 
     render: str
-    symbol: str
+    of: Declared
     lean: str
     field: str
     site: str
-    trained: bool
     span: Span
+
+    @property
+    def symbol(self) -> str:
+        """Its symbol in the operation's templates: ``W b γ β ε``."""
+        return self.of.symbol
+
+    @property
+    def trained(self) -> bool:
+        """Whether a gradient node exists for it."""
+        return self.of.trained
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +78,10 @@ class Site:
     Attributes
     ----------
     operation
-        The table's entry, or ``None`` for a sum of two sites.
+        The table's entry.
     inputs
-        The sites it reads: one, or two for a sum, in the order written.
+        The sites it reads, one for each input of the operation, in its order; a sum's, in the
+        order written.
     axes
         Template symbols of the operation bound to sizes: ``{"ic": c, "oc": c, "h": h, …}``,
         ``kH kW`` included where there is a kernel (an ``int`` or a symbol).
@@ -82,13 +90,53 @@ class Site:
     """
 
     name: str
-    operation: Operation | None
+    operation: Operation
     inputs: tuple[str, ...]
     shape: Shape
     axes: Mapping[str, Dim]
     parameters: tuple[Parameter, ...]
     span: Span
     option: Mapping[str, str] = field(default_factory=dict)
+
+    def operands(self) -> tuple[tuple[str, str], ...]:
+        """The sites it reads, each with the symbol of the input that reads it."""
+        symbols = [i.symbol for i in self.operation.inputs]
+        if self.operation.variadic:
+            symbols *= len(self.inputs)
+        return tuple(zip(symbols, self.inputs, strict=True))
+
+    def reads(self, symbol: str) -> str:
+        """The site that an input of the operation reads."""
+        return next(name for s, name in self.operands() if s == symbol)
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Another name of a site: ``do = gp`` where an option is off."""
+
+    name: str
+    of: str
+    shape: Shape
+    span: Span
+
+    @property
+    def inputs(self) -> tuple[str]:
+        """The site it names."""
+        return (self.of,)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Sites that a render's chain goes back through in one step.
+
+    ``whole`` is that step's operation as a site: it reads what the ``sites`` read from outside,
+    has their parameters in order, and has the name of the last of them. ``name`` is the group's.
+    """
+
+    name: str
+    sites: tuple[str, ...]
+    whole: Site
+    span: Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +233,7 @@ class Chain:
     """A render section as written: see :mod:`obligations.description.render` for the statements."""
 
     title: str
-    family: Literal["symmetric", "XLA"] | None
+    family: str | None
     statements: tuple[Any, ...]
     reads: tuple[Any, ...]
     span: Span
@@ -213,6 +261,8 @@ class Block:
         Name and shape of the block's input, and the name of the incoming cotangent.
     sites
         Every site under the current options, in forward order, for each set of kind flags.
+    aliases, groups
+        For each kind: names that stand for other sites, and sites with one step back.
     output
         The site whose cotangent is ``incoming``.
     abbreviations
@@ -237,6 +287,8 @@ class Block:
     input_shape: Shape
     incoming: str
     sites: Mapping[str, tuple[Site, ...]]
+    aliases: Mapping[str, tuple[Alias, ...]]
+    groups: Mapping[str, tuple[Group, ...]]
     output: str
     positive: tuple[Hypothesis, ...]
     smooth: Hypothesis | None
@@ -249,6 +301,16 @@ class Block:
     bundle_pins: Mapping[str, int]
     chain: Chain
     span: Span
+
+    def listing(self, kind: str) -> list[Site | Alias]:
+        """The sites of a kind and their other names, in the description's order."""
+        found: list[Site | Alias] = [*self.sites[kind], *self.aliases[kind]]
+        return sorted(found, key=lambda s: (s.span.line, s.span.column))
+
+    @property
+    def hands_on(self) -> bool:
+        """Whether its chain goes on to the cotangent at its input."""
+        return self.role != "stem"
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from functools import cache
 from sympy import Integer, Symbol
 
 from obligations.description.model import Dim, Shape
+from obligations.ops import Parameter
 
-RENDER_BASES = {"γ": "g", "β": "bt"}
-"""What a render writes for a parameter's symbol, where that is not the symbol itself."""
 _SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
@@ -58,9 +57,9 @@ def axis(pattern: str) -> tuple[int, str]:
     return (int(factor) if star else 1), name
 
 
-def split(render: str, name: str) -> tuple[str, str] | None:
-    """What stands before and after the part of ``render`` that means the symbol ``name``."""
-    for base in (RENDER_BASES.get(name, name), name):
+def split(render: str, of: Parameter) -> tuple[str, str] | None:
+    """What stands before and after the part of ``render`` that means the parameter's symbol."""
+    for base in (of.base or of.symbol, of.symbol):
         if render.startswith(base):
             return "", render[len(base) :]
         if render.endswith(base):
@@ -71,20 +70,20 @@ def split(render: str, name: str) -> tuple[str, str] | None:
     return None
 
 
-def lean_name(render: str, name: str, base: str | None = None) -> str:
+def lean_name(render: str, of: Parameter, after: Parameter | None = None) -> str:
     """The record field of a parameter, from its name in the render and its symbol.
 
-    ``g1`` is ``γ₁``, ``ebt`` is ``eβ``, ``Wp`` stays. With ``base``, the field of another symbol
-    of the same site: ``lean_name("g1", "ε", "γ")`` is ``ε₁``. A name that its symbol does not occur
-    in stands for itself.
+    ``g1`` is ``γ₁``, ``ebt`` is ``eβ``, ``Wp`` stays. With ``after``, the field of what is called
+    after another parameter of the site: ε after ``g1`` is ``ε₁``. A name that its symbol does not
+    occur in stands for itself.
     """
-    parts = split(render, base or name)
+    parts = split(render, after or of)
     if parts is None:
         return render
-    before, after = parts
-    if re.fullmatch(r"[0-9]+", after):
-        after = after.translate(_SUBSCRIPTS)
-    return f"{before}{name}{after}"
+    before, behind = parts
+    if re.fullmatch(r"[0-9]+", behind):
+        behind = behind.translate(_SUBSCRIPTS)
+    return f"{before}{of.symbol}{behind}"
 
 
 def count(amount: int, what: str) -> str:

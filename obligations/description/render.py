@@ -26,11 +26,12 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``op(a, b)``, or ``op`` alone."""
+    """``op(a, b)``, or ``op`` alone; ``from_`` is the cotangent it is said to read."""
 
     token: str
     operands: tuple[Operand, ...]
     span: Span
+    from_: Operand | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -176,7 +176,7 @@ def _check_pools(net: Context, value: Token, blocks: Mapping[str, Block]) -> Non
         for b in blocks.values()
         for of_kind in b.sites.values()
         for s in of_kind
-        if s.operation is not None and s.operation.window_gap is not None
+        if s.operation.window_gap is not None
     ]
     if not pools:
         net.fail(value, "the convention speaks of pools, but no site is one")
@@ -188,10 +188,9 @@ def _check_pools(net: Context, value: Token, blocks: Mapping[str, Block]) -> Non
 
 def _check_activations(net: Context, value: Token, blocks: Mapping[str, Block]) -> None:
     """The activations that the convention names are those of the sites."""
-    # What has kinks and no window: a pool's kinks lie between its inputs.
-    table = {op.word for op in operations().values() if op.kinks and not op.kernel}
+    table = {op.word for op in operations().values() if op.role == "activation"}
     sites = (s for b in blocks.values() for of_kind in b.sites.values() for s in of_kind)
-    used = {s.operation.word for s in sites if s.operation} & table
+    used = {s.operation.word for s in sites} & table
     named = set(re.findall(r"\w+", value)) - {"and"}
     for word in sorted(named - used):
         if word not in table:
@@ -225,9 +224,8 @@ def _check_records(net: Context, blocks: Mapping[str, Block]) -> None:
         # By place: blocks may call the record's widths differently.
         widths = {symbol(w): symbol(f"width {i + 1}") for i, w in enumerate(block.widths)}
         for site in (s for of_kind in block.sites.values() for s in of_kind):
-            types = {p.symbol: p.type for p in site.operation.parameters} if site.operation else {}
             for p in site.parameters:
-                head, *axes = types.get(p.symbol, "ℝ").split()
+                head, *axes = p.of.type.split()
                 sizes = [number(0) + site.axes[a] for a in axes if a in site.axes]
                 shown = " ".join([head, *map(show_dim, sizes)])
                 said = " ".join([head, *(show_dim(d.xreplace(widths)) for d in sizes)])
@@ -364,11 +362,9 @@ def _check_loose(
         for token in fields:
             net.known(token, weights, "the weights have no field")
     for site in (s for sites in block.sites.values() for s in sites):
-        assert site.operation is not None or not site.parameters
-        types = {p.symbol: p.type for p in site.operation.parameters} if site.operation else {}
         for p in site.parameters:
             field = weights[p.field]
-            wanted = _type_at(types.get(p.symbol, "ℝ"), site, values, block, field.type)
+            wanted = _type_at(p.of.type, site, values, block, field.type)
             if wanted is not None and _shown(field.type) != wanted:
                 net.fail(
                     layer,
@@ -396,7 +392,7 @@ def _type_at(
             parts.append(str(dim))
         elif str(dim) in block.bundle_pins:
             parts.append(str(block.bundle_pins[str(dim)]))
-        elif axis in ("kH", "kW"):
+        elif site.operation.kernel and axis in site.operation.kernel.axes:
             given = arguments[i] if i < len(arguments) else None
             parts.append(str(given.value) if isinstance(given, Num) else axis)
         else:

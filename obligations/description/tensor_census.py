@@ -54,12 +54,9 @@ def census(net: Net) -> Census:
 
 
 def removed_by_batchnorm(parameter: Parameter, sites: Mapping[str, Site]) -> bool:
-    """Whether a parameter is a bias that a BatchNorm, reading its layer, takes out again."""
-    operation = sites[parameter.site].operation
-    declared = None if operation is None else operation.parameters
-    shifts = any(
-        p.symbol == parameter.symbol and p.role == "bias" and p.zero_before_batchnorm
-        for p in declared or ()
-    )
-    readers = [x.operation for x in sites.values() if parameter.site in x.inputs]
-    return shifts and bool(readers) and all(op is not None and op.hyper for op in readers)
+    """Whether a parameter is a bias that a normalisation, reading its layer, takes out again."""
+    if parameter.of.role != "bias" or not parameter.of.shifts:
+        return False
+    readers = [x for x in sites.values() if parameter.site in x.inputs]
+    effects = {x.operation.constant_effect(x.axes) for x in readers}
+    return effects == {"removes"}

@@ -44,8 +44,9 @@ class Same:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    left: Token
-    right: Token
+    """``n2 + xin``."""
+
+    addends: tuple[Token, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +56,11 @@ class Applied:
     word: Token
     kernel: tuple[Token, Token] | None
     stride: Token | None
+    padded: Token | None
     to: Token | None
     names: tuple[Token, ...]
-    input: Token
+    inputs: tuple[tuple[Token | None, Token], ...]
+    """The sites it reads, each with the input's symbol where that is written."""
 
 
 Value = Same | Sum | Applied
@@ -74,6 +77,15 @@ class ByFlag:
 class SiteLine:
     name: Token
     value: Value | ByFlag
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLine:
+    """``group se : seBlock = s e1 z e2 sg se``."""
+
+    name: Token
+    word: Token
+    sites: tuple[Token, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -353,8 +365,8 @@ class Rules(Transformer[Token, Any]):
     blocks = layers = file = conventions = options = artifact = artifact_blocks = staticmethod(
         _tuple
     )
-    at_site = pair = variant = pin = staticmethod(_pair)
-    same, sum, by_flag, site, tie = Same, Sum, ByFlag, SiteLine, Tie
+    at_site = pair = variant = pin = stride = staticmethod(_pair)
+    same, by_flag, site, tie = Same, ByFlag, SiteLine, Tie
     block_input, incoming, abbreviate, scale = BlockInput, Incoming, Abbreviate, ScaleText
 
     # render.lark
@@ -377,8 +389,11 @@ class Rules(Transformer[Token, Any]):
         assert not isinstance(second, Choice)
         return Choice(str(flag), first, second, at(flag))
 
-    def call(self, token: Token, operands: tuple[Token, ...] | None = None) -> Call:
-        return Call(str(token), tuple(Operand(str(o), at(o)) for o in operands or ()), at(token))
+    def call(self, token: Token, operands: tuple[Token, ...] | None, *said: Token | None) -> Call:
+        *_, value = said
+        given = tuple(Operand(str(o), at(o)) for o in operands or ())
+        from_ = None if value is None else Operand(str(value), at(value))
+        return Call(str(token), given, at(token), from_)
 
     def reads(self, *reads: tuple[Read, ...]) -> tuple[Read, ...]:
         return tuple(r for group in reads for r in group)
@@ -489,12 +504,22 @@ class Rules(Transformer[Token, Any]):
         self,
         word: Token,
         kernel: tuple[Token, Token] | None,
-        stride: Token | None,
+        stride: tuple[Token, Token | None] | None,
         to: Token | None,
         parameters: tuple[Token, ...] | None,
-        input_: Token,
+        *inputs: tuple[Token | None, Token],
     ) -> Applied:
-        return Applied(word, kernel, stride, to, parameters or (), input_)
+        by, padded = stride or (None, None)
+        return Applied(word, kernel, by, padded, to, parameters or (), inputs)
+
+    def operand(self, first: Token, second: Token | None) -> tuple[Token | None, Token]:
+        return (None, first) if second is None else (first, second)
+
+    def sum(self, *addends: Token) -> Sum:
+        return Sum(addends)
+
+    def group(self, name: Token, word: Token, *sites: Token) -> GroupLine:
+        return GroupLine(name, word, sites)
 
     def hypothesis(
         self, word: Token, binder: Token, predicate: Token, *fields: tuple[Token, Token]

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
+import networkx as nx
+
 from obligations.description import Net, Parameter, Shape
 from obligations.errors import ObligationsError
 from obligations.lean import Declaration, Environment, printer, syntax as s
@@ -29,8 +31,6 @@ from obligations.statements import (
     Step,
     Threading,
     Tied,
-    emitted_graph,
-    sources_of,
     threading,
     vec,
 )
@@ -113,7 +113,6 @@ def _with(
         nodes=nodes,
         reads=emitted.reads if reads is None else reads,
         output=emitted.output if output is None else output,
-        graph=emitted_graph(nodes),
     )
 
 
@@ -134,8 +133,7 @@ def _gone(emitted: Emitted, name: str, instead: str) -> Emitted:
         if isinstance(node, Step):
             nodes[n] = replace(node, incoming=moved(node.incoming))
         else:
-            left, right = node.operands
-            nodes[n] = replace(node, operands=(moved(left), moved(right)))
+            nodes[n] = replace(node, operands=tuple(map(moved, node.operands)))
     reads = {p: replace(r, cotangent=moved(r.cotangent)) for p, r in emitted.reads.items()}
     output = emitted.output
     return replace(
@@ -143,27 +141,13 @@ def _gone(emitted: Emitted, name: str, instead: str) -> Emitted:
         nodes=nodes,
         reads=reads,
         output=None if output is None else moved(output),
-        graph=emitted_graph(nodes),
     )
-
-
-def _shape(fwd: Forward, at: str) -> Shape:
-    return fwd.block.input_shape if at == fwd.block.input else fwd.sites[at].shape
 
 
 def _downstream(emitted: Emitted, name: str) -> set[str]:
     """``name`` and every chain value that depends on it."""
-    found = {name}
-    for node in emitted.nodes.values():
-        if found & set(sources_of(node)):
-            found.add(node.name)
-    # The textual order need not be that of use.
-    grown = True
-    while grown:
-        more = {n.name for n in emitted.nodes.values() if found & set(sources_of(n))} - found
-        found |= more
-        grown = bool(more)
-    return found
+    found: set[str] = nx.descendants(emitted.values, name)
+    return found | {name}
 
 
 class _Chain:
@@ -185,7 +169,7 @@ class _Chain:
 
     def values(self, fwd: Forward, emitted: Emitted) -> dict[str, Shape]:
         """Every chain value with its shape, the incoming cotangent first."""
-        return {n: _shape(fwd, emitted.at(n, fwd)) for n in (INCOMING, *emitted.nodes)}
+        return {n: fwd.shape(emitted.at(n, fwd)) for n in (INCOMING, *emitted.nodes)}
 
     def all(self) -> Iterator[Mutant]:
         """Every fault, by kind of fault."""
@@ -213,8 +197,7 @@ class _Chain:
         groups: dict[tuple[str, ...], None] = {}
         for site in self.fwd.sites.values():
             own = {p.symbol: p.lean for p in site.parameters}
-            clauses = () if site.operation is None else site.operation.clauses
-            for clause in clauses:
+            for clause in site.operation.clauses:
                 covered = tuple(names[own[c]] for c in clause.covers)
                 groups |= {(one,): None for one in covered} | {covered: None}
         for group in groups:
@@ -238,18 +221,21 @@ class _Chain:
     # -- fan-in --------------------------------------------------------------------------------
 
     def fan_in(self, kind: str, fwd: Forward, emitted: Emitted, node: FanIn) -> Iterator[Mutant]:
-        left, right = node.operands
-        for lost, kept in ((left, right), (right, left)):
+        for place, lost in enumerate(node.operands):
+            kept = (*node.operands[:place], *node.operands[place + 1 :])
+            left = replace(node, operands=kept)
             yield self.mutant(
                 "fan-in operand dropped",
-                f"{node.name} is {kept}: {lost} is dropped",
-                partial(_gone, name=node.name, instead=kept),
+                f"{node.name} is {' + '.join(kept)}: {lost} is dropped",
+                partial(_put, node=left)
+                if len(kept) > 1
+                else partial(_gone, name=node.name, instead=kept[0]),
                 kind,
             )
-        for twice in (left, right):
+        for twice in node.operands:
             yield self.mutant(
                 "fan-in operand doubled",
-                f"{node.name} adds {left}, {right} and {twice} again",
+                f"{node.name} adds {', '.join(node.operands)} and {twice} again",
                 partial(self._again, node=node, twice=twice),
                 kind,
             )
@@ -259,7 +245,7 @@ class _Chain:
             for value, shape in shapes.items():
                 if value in (have, *below) or shape != shapes[have]:
                     continue
-                operands = (value, right) if place == 0 else (left, value)
+                operands = (*node.operands[:place], value, *node.operands[place + 1 :])
                 yield self.mutant(
                     "fan-in operand exchanged",
                     f"{node.name} adds {' and '.join(operands)}",
@@ -300,20 +286,18 @@ class _Chain:
 
     def step(self, fwd: Forward, emitted: Emitted, node: Step) -> Iterator[Mutant]:
         pool = node.operation.window_gap is not None
-        if node.saved is not None:
-            wanted = fwd.real(node.saved)
+        for symbol, saved in node.saved.items():
+            wanted = fwd.real(saved)
             for name in (fwd.block.input, *fwd.sites):
-                if fwd.real(name) != name or name == wanted:
-                    continue
-                if _shape(fwd, name) != _shape(fwd, wanted):
+                if name == wanted or fwd.shape(name) != fwd.shape(wanted):
                     continue
                 yield self.mutant(
                     "pool's saved value exchanged" if pool else "saved activation exchanged",
-                    f"{node.name} saves {name} instead of {node.saved}",
-                    partial(_put, node=replace(node, saved=name)),
+                    f"{node.name} saves {name} instead of {saved}",
+                    partial(_put, node=replace(node, saved={**node.saved, symbol: name})),
                 )
-        if node.weight is not None:
-            yield from self.weight(fwd, node)
+        for symbol in node.weights:
+            yield from self.weight(fwd, node, symbol)
         yield from self.operation(node)
         shapes = self.values(fwd, emitted)
         below = _downstream(emitted, node.name)
@@ -337,32 +321,33 @@ class _Chain:
             return emitted
         return _put(emitted, replace(node, incoming=value))
 
-    def weight(self, fwd: Forward, node: Step) -> Iterator[Mutant]:
+    def weight(self, fwd: Forward, node: Step, symbol: str) -> Iterator[Mutant]:
         deriver = Deriver(self.section)
-        assert node.weight is not None
-        own = fwd.parameters[node.weight]
+        weight = node.weights[symbol]
+        own = fwd.parameters[weight]
         type_ = _text(deriver.parameter_type(own))
         for name, other in fwd.parameters.items():
-            if name == node.weight or _text(deriver.parameter_type(other)) != type_:
+            if name == weight or _text(deriver.parameter_type(other)) != type_:
                 continue
-            scales = own.symbol == other.symbol and "γ" in own.symbol
+            scales = own.symbol == other.symbol and own.of.role == "scale"
             yield self.mutant(
                 "γ taken from a neighbour" if scales else "weight exchanged",
-                f"{node.name} takes {name} instead of {node.weight}",
-                partial(_put, node=replace(node, weight=name)),
+                f"{node.name} takes {name} instead of {weight}",
+                partial(_put, node=replace(node, weights={**node.weights, symbol: name})),
             )
 
     def operation(self, node: Step) -> Iterator[Mutant]:
         """Each other step with operands of the same kind in its place."""
         mine = node.operation
-        for other in operations().values():
-            same = other.backward.operands == mine.backward.operands
-            if not same or other.backward.lean == mine.backward.lean:
+        steps = ((other, step) for other in operations().values() for step in other.backward)
+        for other, step in steps:
+            same = step.operands == node.step.operands
+            if not same or step.lean == node.step.lean:
                 continue
             fault = _exchange(mine, other)
-            token = other.backward.token or other.backward.lean.split(" ")[0]
+            token = step.token or step.lean.split(" ")[0]
             text = f"{node.name} is {token or 'a step'} instead of {node.token}"
-            if not other.backward.lean:
+            if not step.lean:
                 if fault == _PADDING:
                     missing = f"the library has no step for a {other.noun} padded {other.padding}"
                     yield Mutant(fault, self.block, text, None, missing)
@@ -370,7 +355,15 @@ class _Chain:
             yield self.mutant(
                 fault,
                 text,
-                partial(_put, node=replace(node, token=token, operation=other)),
+                partial(
+                    _put,
+                    node=replace(
+                        node,
+                        token=token,
+                        operation=other,
+                        step=replace(step, input=node.step.input),
+                    ),
+                ),
             )
 
     def family(self) -> Iterator[Mutant]:
@@ -378,7 +371,7 @@ class _Chain:
         paddings = {
             site.operation.padding
             for site in self.fwd.sites.values()
-            if site.operation is not None and site.operation.padding is not None
+            if site.operation.padding is not None
         }
         for padding in sorted(paddings):
             other: Literal["symmetric", "XLA"] = "XLA" if padding == "symmetric" else "symmetric"
@@ -395,8 +388,8 @@ _PADDING = "step of the other padding"
 def _exchange(mine: Operation, other: Operation) -> str:
     if mine.word == other.word and mine.stride == other.stride:
         return _PADDING
-    masks = [bool(o.kinks) and o.window_gap is None for o in (mine, other)]
-    return "mask of the other kind" if all(masks) else "step of another operation"
+    masks = mine.role == other.role == "activation"
+    return "mask of the other kind" if masks else "step of another operation"
 
 
 def _text(term: s.Term) -> str:
@@ -502,7 +495,7 @@ class _Names:
         self.fwd = fwd
         self.values = {
             block.input: _text(vec(block.input_shape)),
-            block.incoming: _text(vec(_shape(fwd, fwd.output))),
+            block.incoming: _text(vec(fwd.shape(fwd.output))),
         }
 
     def bundle(self, lets: Iterable[tuple[str, s.Term]]) -> dict[str, str]:
@@ -514,7 +507,7 @@ class _Names:
             if site is None and isinstance(value, s.App) and isinstance(value.fn, s.Ident):
                 site = self.sites.get(value.fn.name)
             if site is not None:
-                found[name] = _text(vec(_shape(self.fwd, site)))
+                found[name] = _text(vec(self.fwd.shape(site)))
         return found
 
 
@@ -622,7 +615,6 @@ def _other_padding(section: Section, obligation: Obligation) -> Iterator[Mutant]
     fwd = section.forwards[section.first.name]
     for i, slot in enumerate(obligation.slots):
         operation = fwd.sites[slot.site].operation
-        assert operation is not None
         if operation.padding is None:
             continue
         other: Literal["symmetric", "XLA"] = (

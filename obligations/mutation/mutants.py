@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import networkx as nx
 import numpy as np
 
 from obligations.confirm import (
@@ -835,14 +836,9 @@ class WholeNetTrials:
 
 def _needed(clause: set[str], moved: set[str], names: Mapping[str, set[str]]) -> set[str]:
     """The moved cotangents that a clause with these names depends on."""
-    found: set[str] = set()
-    stack = list(clause & moved)
-    while stack:
-        name = stack.pop()
-        if name not in found:
-            found.add(name)
-            stack += names[name] & moved
-    return found
+    used = nx.DiGraph((n, m) for n in moved for m in names[n] & moved)
+    first = clause & moved
+    return first.union(*(nx.descendants(used, n) for n in first if n in used))
 
 
 # -- all of it ---------------------------------------------------------------------------------
@@ -953,7 +949,7 @@ class Bench:
             return ""
         a, b = pairs[0]
         block, kind = self.net.block_of(a.kind)
-        linear = all(x.operation is None or x.operation.linear for x in block.sites[kind.name])
+        linear = all(x.operation.linear for x in block.sites[kind.name])
         if linear and replace(b, before=a.before) == a:
             return f"every step of the {block.name} is linear: its backward has no input in it"
         return ""
@@ -978,15 +974,16 @@ def _mask_reason(fwd: Forward, before: Emitted, after: Emitted) -> str:
     if len(pairs) != 1 or len(before.nodes) != len(after.nodes):
         return ""
     a, b = pairs[0]
-    if not (isinstance(a, Step) and isinstance(b, Step)) or b.saved is None or a.saved is None:
+    if not (isinstance(a, Step) and isinstance(b, Step)) or replace(b, saved=a.saved) != a:
         return ""
-    if replace(b, saved=a.saved) != a:
+    if len(a.saved) != 1 or len(b.saved) != 1:
         return ""
-    site = fwd.sites.get(b.saved)
+    (right,), (wrong,) = a.saved.values(), b.saved.values()
+    site = fwd.sites.get(wrong)
     operation = a.operation
-    if site is None or site.operation is not operation or operation.window_gap is not None:
+    if site is None or site.operation is not operation or operation.role != "activation":
         return ""
-    if fwd.real(site.inputs[0]) != fwd.real(a.saved):
+    if site.inputs[0] != fwd.real(right):
         return ""
     match operation.kinks:
         case (kink,):

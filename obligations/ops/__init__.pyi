@@ -2,14 +2,19 @@ from .base import (
     FLAG as FLAG,
     STRINGS as STRINGS,
     Array as Array,
+    Backward as Backward,
     Clause as Clause,
+    Input as Input,
+    Mask as Mask,
     Name as Name,
     Operation as Operation,
     Padding as Padding,
+    Parameter as Parameter,
     Stage as Stage,
+    length as length,
 )
 from .core import Certificate as Certificate
-from .join import JOIN_TOKEN as JOIN_TOKEN
+from .join import JOIN_TOKEN as JOIN_TOKEN, SUM_WORD as SUM_WORD
 from .loss import (
     COTANGENT as COTANGENT,
     LOSS as LOSS,
@@ -29,9 +34,11 @@ from .signatures import (
 from .table import (
     by_token as by_token,
     definitions as definitions,
+    extended as extended,
     lookup as lookup,
     names as names,
     operations as operations,
+    per_table as per_table,
     stages as stages,
     words as words,
 )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from obligations.ops.base import Array, Backward, Family, Name, Operation
+from obligations.ops.base import Array, Backward, Family, Input, Name, Operation
 from obligations.ops.core import align
 
 
@@ -44,14 +44,18 @@ _SITE = ("c", "h", "w")
 
 RELU = Operation(
     word="relu",
-    axes=(_SITE, _SITE),
+    role="activation",
+    inputs=(Input("x", _SITE),),
+    output=_SITE,
     forward="relu (N * (c * h * w)) x",
     run=_run_relu,
-    backward=Backward(
-        token="selectPosB",
-        operands=("x",),
-        lean="reluMaskB (N * (c * h * w)) x dy",
-        says="kept where `{x} > 0`",
+    backward=(
+        Backward(
+            token="selectPosB",
+            operands=("x",),
+            lean="reluMaskB (N * (c * h * w)) x dy",
+            says="kept where `{x} > 0`",
+        ),
     ),
     kinks=(0.0,),
     linear=False,
@@ -59,14 +63,18 @@ RELU = Operation(
 
 RELU6 = Operation(
     word="relu6",
-    axes=(_SITE, _SITE),
+    role="activation",
+    inputs=(Input("x", _SITE),),
+    output=_SITE,
     forward=None,
     run=_run_relu6,
-    backward=Backward(
-        token="selectMidB",
-        operands=("x",),
-        lean="relu6MaskB (N * (c * h * w)) x dy",
-        says="kept where `0 < {x} < 6`",
+    backward=(
+        Backward(
+            token="selectMidB",
+            operands=("x",),
+            lean="relu6MaskB (N * (c * h * w)) x dy",
+            says="kept where `0 < {x} < 6`",
+        ),
     ),
     kinks=(0.0, 6.0),
     linear=False,

@@ -12,6 +12,7 @@ from obligations.ops.base import (
     Backward,
     Clause,
     Family,
+    Input,
     Name,
     Operation,
     Parameter,
@@ -208,24 +209,57 @@ def _synchronised_backward(
     return inputs, own
 
 
+def _undefined(dims: Mapping[str, int], params: Mapping[str, Any], x: Array) -> Array:
+    """``var + ε`` per channel: what the forward divides by the root of."""
+    rows = split(x, dims["N"], dims["c"], dims["h"] * dims["w"])
+    variance: Array = rows.var(axis=_SPREAD)
+    return np.asarray(variance + params["ε"][:, None])
+
+
+def draw_scale(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """A γ: of both signs, and of a size that carries a normalised value past 6."""
+    size: Array = rng.uniform(2.5, 5.0, shape)
+    sign = np.where(np.arange(size.size) % 2 == rng.integers(2), 1.0, -1.0)
+    return np.asarray(size * sign)
+
+
+def draw_shift(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """A β: around 1."""
+    return np.asarray(rng.normal(0.0, 1.0, shape) + 1.0)
+
+
+def draw_epsilon(shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """An ε: positive, over some orders of magnitude."""
+    return np.asarray(10.0 ** rng.uniform(-2.0, 0.3, (*shape, 1)))
+
+
+EPSILON = Parameter(
+    "ε", "ℝ", "epsilon", trained=False, follows="γ", positive=True, draw=draw_epsilon
+)
+
 BATCHNORM = Operation(
     word="bn",
     constant="removes",
     synchronised=Synchronised(_synchronised_forward, _synchronised_backward, (2, 2)),
-    axes=(("c", "h", "w"), ("c", "h", "w")),
+    role="normalisation",
+    inputs=(Input("x", ("c", "h", "w")),),
+    output=("c", "h", "w"),
     forward="bnBatchLA N c h w ε γ β x",
     run=_run,
-    backward=Backward(
-        token="bnBatchBack",
-        operands=("γ", "x"),
-        lean="bnInB N c h w ε γ x dy",
-        rewrite="bnInB_eq_bnBackB N c h w ε hε γ β",
-        says="back through the BatchNorm `{γ}` at its saved input",
+    backward=(
+        Backward(
+            token="bnBatchBack",
+            operands=("γ", "x"),
+            lean="bnInB N c h w ε γ x dy",
+            rewrite="bnInB_eq_bnBackB N c h w ε hε γ β",
+            says="back through the BatchNorm `{γ}` at its saved input",
+        ),
     ),
     noun="BatchNorm",
     parameters=(
-        Parameter("γ", "Vec c", "scale"),
-        Parameter("β", "Vec c", "shift", zero_before_batchnorm=True),
+        Parameter("γ", "Vec c", "scale", base="g", draw=draw_scale),
+        Parameter("β", "Vec c", "shift", base="bt", shifts=True, draw=draw_shift),
+        EPSILON,
     ),
     clauses=(
         Clause(
@@ -235,7 +269,8 @@ BATCHNORM = Operation(
             proof_f32="bnPairTiedB_holds",
         ),
     ),
-    hyper=("ε",),
+    spread=lambda dims: dims["N"] * dims["h"] * dims["w"],
+    undefined=_undefined,
     linear=False,
 )
 

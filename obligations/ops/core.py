@@ -44,6 +44,18 @@ def align(*values: Array) -> tuple[Array, ...]:
     return tuple(v.reshape(v.shape[0], *(1,) * (most - v.ndim), *v.shape[1:]) for v in values)
 
 
+def draw_weight(shape: tuple[int, ...], rng: np.random.Generator, skip: int = 1) -> Array:
+    """A kernel or matrix, scaled by its fan-in.
+
+    The fan-in is the product of the axes from ``skip`` on: of a ``Kernel4``, which is
+    ``(oc, ic, kH, kW)``, and of a depthwise ``(c, kH, kW)`` those after the first. A ``Mat`` is
+    ``(input, output)``: ``skip=0`` takes its first axis.
+    """
+    fan_in = int(np.prod(shape[1:])) if skip else shape[0]
+    value: Array = rng.normal(0.0, 1.0, shape) / np.sqrt(fan_in) * 1.4
+    return value
+
+
 def in_turn(
     steps: tuple[Operation, ...], dims: Mapping[str, int], params: Mapping[str, Array], x: Array
 ) -> Array:

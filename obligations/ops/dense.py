@@ -6,8 +6,17 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from obligations.ops.base import Array, Backward, Clause, Family, Name, Operation, Parameter
-from obligations.ops.core import align, join, split
+from obligations.ops.base import (
+    Array,
+    Backward,
+    Clause,
+    Family,
+    Input,
+    Name,
+    Operation,
+    Parameter,
+)
+from obligations.ops.core import align, draw_weight, join, split
 
 
 def dense(a: int, weight: Array, bias: Array, x: Array) -> Array:
@@ -98,17 +107,24 @@ _NAMES = (
 
 DENSE = Operation(
     word="dense",
-    axes=(("a",), ("c",)),
+    role="layer",
+    inputs=(Input("x", ("a",)),),
+    output=("c",),
     forward="batchMap N (dense W b) x",
     run=_run,
-    backward=Backward(
-        token="denseRowBack",
-        operands=("W",),
-        lean="rowDenseBackFlat N a c W dy",
-        says="back through the dense layer `{W}`",
+    backward=(
+        Backward(
+            token="denseRowBack",
+            operands=("W",),
+            lean="rowDenseBackFlat N a c W dy",
+            says="back through the dense layer `{W}`",
+        ),
     ),
     noun="dense layer",
-    parameters=(Parameter("W", "Mat a c", "weight"), Parameter("b", "Vec c", "bias")),
+    parameters=(
+        Parameter("W", "Mat a c", "weight", draw=lambda shape, rng: draw_weight(shape, rng, 0)),
+        Parameter("b", "Vec c", "bias"),
+    ),
     clauses=(
         Clause(
             covers=("W",),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from obligations.ops.base import Array, Backward, Family, Name, Operation
+from obligations.ops.base import Array, Backward, Family, Input, Mask, Name, Operation
 from obligations.ops.core import align
 
 
@@ -23,15 +23,19 @@ def _run(dims: Mapping[str, int], params: Mapping[str, Any], x: Array) -> Array:
 
 DROPOUT = Operation(
     word="dropout",
-    axes=(("n",), ("n",)),
+    inputs=(Input("x", ("n",)),),
+    output=("n",),
+    options=(Mask("cd", "Option (Vec (N * n))"),),
     forward="dropoutOpt cd x",
     run=_run,
     # The mask `cd` is neither a parameter nor a saved activation: a net binds it as an option.
-    backward=Backward(
-        token="dropoutB",
-        operands=("cd",),
-        lean="dropoutOpt cd dy",
-        says="through the mask `{cd}` of the forward",
+    backward=(
+        Backward(
+            token="dropoutB",
+            operands=("cd",),
+            lean="dropoutOpt cd dy",
+            says="through the mask `{cd}` of the forward",
+        ),
     ),
 )
 

@@ -1,12 +1,42 @@
-"""The sum of two sites, and the fan-in of two cotangents it has for a backward.
+"""The sum of values of one shape: its cotangent is that of each of them.
 
-It takes two inputs and has no Lean name, so it is no :class:`~obligations.ops.base.Operation`: a
-net writes ``a = n2 + xin``, a render ``addVB(%dc1, %da)``, and Lean ``fun i => a i + b i``.
+Where a value is read more than once, the chain adds what comes back. A render writes this
+``addVB(a, b)``, and a tie file spells it out.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
 
-JOIN_WORD: Final = "+"
-JOIN_TOKEN: Final = "addVB"
+from obligations.ops.base import Array, Family, Input, Join, Operation
+
+JOIN_TOKEN = "addVB"
+"""What a render calls the sum of cotangents."""
+
+SUM_WORD = "+"
+"""What a description writes between the addends."""
+
+
+def _run(dims: Mapping[str, int], params: Mapping[str, Array], *xs: Array) -> Array:
+    return sum(xs[1:], xs[0])
+
+
+SUM = Operation(
+    word=SUM_WORD,
+    noun="sum",
+    role="sum",
+    inputs=(Input("x", ("n",)),),
+    output=("n",),
+    any_shape=True,
+    variadic=True,
+    forward=None,
+    run=_run,
+    backward=(),
+    constant="keeps",
+    joins=(
+        Join("residual F x", ("F", "x")),
+        Join("residualProj P F x", ("P", "F")),
+    ),
+)
+
+FAMILY = Family(operations=(SUM,))

@@ -24,6 +24,8 @@ from obligations.ops.base import (
     Clause,
     Family,
     FileDefinition,
+    Input,
+    Kernel as Sides,
     Name,
     Operation,
     Padding,
@@ -31,7 +33,7 @@ from obligations.ops.base import (
     Stage,
 )
 from obligations.ops.batchnorm import BATCHNORM
-from obligations.ops.core import Certificate, in_turn, join, split
+from obligations.ops.core import Certificate, draw_weight, in_turn, join, split
 
 # -- the records ----------------------------------------------------------------------------------
 
@@ -474,25 +476,29 @@ def _operation(layer: Layer) -> Operation:
     return Operation(
         word=layer.kernel.word,
         constant="keeps at 1×1",
-        axes=((into, rows, columns), (out, "h", "w")),
+        role="layer",
+        inputs=(Input("x", (into, rows, columns)),),
+        output=(out, "h", "w"),
         forward=layer.lean(_TERM),
         run=run,
-        backward=Backward(
-            token=layer.token,
-            operands=("W",),
-            lean=f"{layer.step} N W b dy" if layer.step else "",
-            defined_in_file=layer.step if layer.doc else None,
-            says=f"back through the {noun} `{{W}}`",
+        backward=(
+            Backward(
+                token=layer.token,
+                operands=("W",),
+                lean=f"{layer.step} N W b dy" if layer.step else "",
+                defined_in_file=layer.step if layer.doc else None,
+                says=f"back through the {noun} `{{W}}`",
+            ),
         ),
         noun=noun,
         parameters=(
-            Parameter("W", layer.lean("$W"), "weight"),
-            Parameter("b", layer.lean("$b"), "bias", zero_before_batchnorm=True),
+            Parameter("W", layer.lean("$W"), "weight", draw=draw_weight),
+            Parameter("b", layer.lean("$b"), "bias", shifts=True),
         ),
         clauses=tuple(_clause(layer, g) for g in (_WEIGHT, _BIAS)) if layer.step else (),
         stride=layer.stride,
         padding=layer.padding,
-        kernel=True,
+        kernel=Sides(),
     )
 
 
@@ -531,12 +537,12 @@ def stage(
         graph = f"{name.removesuffix('B')}BackBatchedGraph"
         cot = "(den e)"
         if activation is not None:
-            mask = activation.backward.lean.partition(" ")[0]
+            mask = activation.step("x").lean.partition(" ")[0]
             cot = f"({mask} $y (bnBatchLA N $out h w ε γ β ({_TERM})) {cot})"
         signature = layer.lean(f"{{N $axes : Nat}} {parameters} (e : SHlo $y) : SHlo $x")
         body = f'.operand "" ($step N W b (bnInB N $out h w ε γ ({_TERM}) {cot}))'
         names.append(Name(graph, signature, definition=layer.lean(body)))
-    keys = tuple((op.word, op.stride, op.padding) for op in steps)
+    keys = tuple(op.key for op in steps)
     return Stage(f"{name} N (h := h) (w := w) W b ε γ β", keys, graph, proof), tuple(names)
 
 

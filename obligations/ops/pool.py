@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from obligations.ops.base import Array, Backward, Family, Name, Operation
+from obligations.ops.base import Array, Backward, Family, Input, Kernel, Name, Operation
 from obligations.ops.core import align, join, split
 from obligations.ops.layer import taps
 
@@ -104,33 +104,40 @@ def _run_average(dims: Mapping[str, int], params: Mapping[str, Array], x: Array)
 
 MAX_POOL = Operation(
     word="maxpool",
-    axes=(("c", "2*h", "2*w"), ("c", "h", "w")),
+    role="pool",
+    inputs=(Input("x", ("c", "2*h", "2*w")),),
+    output=("c", "h", "w"),
     forward="batchMap N (maxPool3s2Flat c h w) x",
     run=_run_max,
-    backward=Backward(
-        token="maxPool3s2BackB",
-        operands=("x",),
-        lean="mpInB N c h w x dy",
-        says="sent to the maximum of each window of `{x}`",
+    backward=(
+        Backward(
+            token="maxPool3s2BackB",
+            operands=("x",),
+            lean="mpInB N c h w x dy",
+            says="sent to the maximum of each window of `{x}`",
+        ),
     ),
     noun="max pool",
     stride=2,
-    kernel=True,
-    sides=(3,),
+    kernel=Kernel(sides=(3,)),
     window_gap=_gap,
     linear=False,
 )
 
 AVERAGE_POOL = Operation(
     word="gap",
-    axes=(("c", "h", "w"), ("c",)),
+    role="pool",
+    inputs=(Input("x", ("c", "h", "w")),),
+    output=("c",),
     forward="batchMap N (globalAvgPoolFlat c h w) x",
     run=_run_average,
-    backward=Backward(
-        token="gapBackBatched",
-        operands=(),
-        lean="gapInB N c h w dy",
-        says="spread evenly over rows and columns",
+    backward=(
+        Backward(
+            token="gapBackBatched",
+            operands=(),
+            lean="gapInB N c h w dy",
+            says="spread evenly over rows and columns",
+        ),
     ),
     noun="average pool",
 )

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 
 from obligations.lean import Environment, Signature, syntax as s
+from obligations.ops.table import per_table
 
 Entry = Callable[[], tuple[Signature, s.Term | None]]
 
@@ -26,7 +27,7 @@ def entry(signature: str, definition: str | None = None) -> Entry:
     return lambda: _parsed(signature, definition)
 
 
-@cache
+@per_table
 def library() -> Mapping[str, Entry]:
     """Every name of the operation table."""
     from obligations.ops.table import names

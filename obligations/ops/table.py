@@ -1,53 +1,47 @@
-"""The operation table: everything the tool knows of each operation, one module per family.
+"""The table itself: every family's entries, and what adds to it for a while.
 
 A new operation is one entry in its family's module; a new family is one module, named in
-:func:`_families`. Nothing is built before the first call.
+:data:`_FAMILIES`. Nothing is built before it is asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, fields
+from functools import cache, cached_property, wraps
+from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from obligations.ops.join import JOIN_TOKEN, JOIN_WORD
-
-if TYPE_CHECKING:
-    from obligations.ops.base import Family, FileDefinition, Name, Operation, Padding, Stage
-
-__all__ = [
-    "JOIN_TOKEN",
-    "JOIN_WORD",
-    "by_token",
-    "definitions",
-    "lookup",
-    "names",
-    "operations",
-    "stages",
-    "words",
-]
+from obligations.ops.base import (
+    Backward,
+    Family,
+    FileDefinition,
+    Name,
+    Operation,
+    Padding,
+    Stage,
+)
+from obligations.ops.join import JOIN_TOKEN
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
+_P = ParamSpec("_P")
 
-
-@cache
-def _families() -> tuple[Family, ...]:
-    from obligations.ops import (
-        activation,
-        batchnorm,
-        conv,
-        core,
-        dense,
-        depthwise,
-        drop,
-        loss,
-        pool,
-    )
-
-    modules = (core, conv, depthwise, batchnorm, activation, pool, dense, drop, loss)
-    return tuple(module.FAMILY for module in modules)
+_FAMILIES = (
+    "core",
+    "conv",
+    "depthwise",
+    "batchnorm",
+    "activation",
+    "pool",
+    "dense",
+    "drop",
+    "join",
+    "loss",
+)
 
 
 def _table(entries: Iterable[tuple[_Key, _Value]]) -> Mapping[_Key, _Value]:
@@ -59,12 +53,121 @@ def _table(entries: Iterable[tuple[_Key, _Value]]) -> Mapping[_Key, _Value]:
     return MappingProxyType(table)
 
 
+@dataclass(frozen=True, eq=False)
+class Table:
+    """What the families contribute, by name."""
+
+    families: tuple[Family, ...]
+
+    @cached_property
+    def operations(self) -> Mapping[tuple[str, int, Padding | None], Operation]:
+        """Every operation by ``(word, stride, padding)``."""
+        return _table((op.key, op) for f in self.families for op in f.operations)
+
+    @cached_property
+    def names(self) -> Mapping[str, Name]:
+        """Every constant of the Lean library, as a tie file spells it."""
+        return _table((name.name, name) for f in self.families for name in f.names)
+
+    @cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """Every named composition of operations."""
+        return tuple(stage for f in self.families for stage in f.stages)
+
+    @cached_property
+    def definitions(self) -> Mapping[str, FileDefinition]:
+        """The definitions a tie file makes itself, by name."""
+        return _table((d.name, d) for f in self.families for d in f.definitions)
+
+    @cached_property
+    def by_token(self) -> Mapping[str, tuple[tuple[Operation, Backward], ...]]:
+        """The steps a render's backward token can stand for; none for the fan-in ``addVB``."""
+        table: dict[str, tuple[tuple[Operation, Backward], ...]] = {JOIN_TOKEN: ()}
+        for op in self.operations.values():
+            for step in op.backward:
+                if step.token is not None:
+                    table[step.token] = (*table.get(step.token, ()), (op, step))
+        return MappingProxyType(table)
+
+
 @cache
+def _own() -> Table:
+    modules = (import_module(f"obligations.ops.{name}") for name in _FAMILIES)
+    return Table(tuple(module.FAMILY for module in modules))
+
+
+_ADDED: ContextVar[Table | None] = ContextVar("table", default=None)
+
+
+def current() -> Table:
+    """The table as it is here and now."""
+    return _ADDED.get() or _own()
+
+
+def per_table(build: Callable[_P, _Value]) -> Callable[_P, _Value]:
+    """Keep what ``build`` gives for as long as the table it was built from."""
+    made: dict[tuple[Any, ...], tuple[Table, _Value]] = {}
+
+    @wraps(build)
+    def kept(*args: _P.args, **kwargs: _P.kwargs) -> _Value:
+        table = current()
+        key = (id(table), *args, *kwargs.items())
+        if key not in made:
+            # The table is kept beside the value, so that no other one takes its number.
+            made[key] = table, build(*args, **kwargs)
+        return made[key][1]
+
+    return kept
+
+
+@contextmanager
+def extended(*entries: Family | Operation | Name | Stage | FileDefinition) -> Iterator[Table]:
+    """A table with more entries, for as long as the context lasts.
+
+    Parameters
+    ----------
+    entries
+        Records of the table; a whole :class:`Family` at once where there are several.
+
+    Yields
+    ------
+    Table
+        The table with the entries after its own.
+
+    Raises
+    ------
+    ValueError
+        Where an entry has the key of one that is there.
+
+    Examples
+    --------
+    >>> from obligations import ops
+    >>> from dataclasses import replace
+    >>> leaky = replace(ops.lookup("relu"), word="leaky", kinks=(0.0,))
+    >>> with ops.extended(leaky):
+    ...     "leaky" in ops.words()
+    True
+    >>> "leaky" in ops.words()
+    False
+    """
+    families = [entry for entry in entries if isinstance(entry, Family)]
+    single: dict[str, tuple[Any, ...]] = {}
+    for f in fields(Family):
+        kind = f.metadata["of"]
+        single[f.name] = tuple(e for e in entries if isinstance(e, kind))
+    table = Table((*current().families, *families, Family(**single)))
+    for name in ("operations", "names", "definitions", "by_token"):
+        getattr(table, name)  # two entries of one key are told here
+    token = _ADDED.set(table)
+    try:
+        yield table
+    finally:
+        _ADDED.reset(token)
+
+
 def operations() -> Mapping[tuple[str, int, Padding | None], Operation]:
     """Every operation by ``(word, stride, padding)``."""
-    return _table(
-        ((op.word, op.stride, op.padding), op) for f in _families() for op in f.operations
-    )
+    return current().operations
 
 
 def lookup(word: str, stride: int = 1, padding: Padding | None = None) -> Operation | None:
@@ -73,36 +176,26 @@ def lookup(word: str, stride: int = 1, padding: Padding | None = None) -> Operat
     return table.get((word, stride, padding)) or table.get((word, stride, None))
 
 
-@cache
 def words() -> tuple[str, ...]:
     """What a net description calls the operations, in table order."""
-    return tuple(dict.fromkeys(op.word for op in operations().values()))
+    return tuple(dict.fromkeys(op.word for op in operations().values() if not op.is_sum))
 
 
-@cache
 def names() -> Mapping[str, Name]:
     """Every constant of the Lean library the table knows, as a tie file spells it."""
-    return _table((name.name, name) for f in _families() for name in f.names)
+    return current().names
 
 
-@cache
 def stages() -> tuple[Stage, ...]:
     """Every named composition of operations."""
-    return tuple(stage for f in _families() for stage in f.stages)
+    return current().stages
 
 
-@cache
 def definitions() -> Mapping[str, FileDefinition]:
     """The definitions a tie file makes itself, by name."""
-    return _table((d.name, d) for f in _families() for d in f.definitions)
+    return current().definitions
 
 
-@cache
-def by_token() -> Mapping[str, tuple[Operation, ...]]:
-    """The operations a render's backward token can belong to; none for the fan-in ``addVB``."""
-    table: dict[str, tuple[Operation, ...]] = {JOIN_TOKEN: ()}
-    for op in operations().values():
-        token = op.backward.token
-        if token is not None:
-            table[token] = (*table.get(token, ()), op)
-    return MappingProxyType(table)
+def by_token() -> Mapping[str, tuple[tuple[Operation, Backward], ...]]:
+    """The steps a render's backward token can stand for; none for the fan-in ``addVB``."""
+    return current().by_token

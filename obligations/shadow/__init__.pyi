@@ -22,6 +22,7 @@ from .forward import (
     parameter_gradient as parameter_gradient,
     run as run,
     site_gradient as site_gradient,
+    site_parameters as site_parameters,
 )
 from .propositions import Predicate as Predicate, Propositions as Propositions, Values as Values
 from .sampling import (
@@ -29,16 +30,13 @@ from .sampling import (
     Point as Point,
     block_parameters as block_parameters,
     margins as margins,
+    mask_length as mask_length,
     sample as sample,
     sample_net as sample_net,
     tensor as tensor,
     type_shape as type_shape,
 )
-from .steps import (
-    backward_step as backward_step,
-    gradient_nodes as gradient_nodes,
-    site_parameters as site_parameters,
-)
+from .steps import backward_step as backward_step, gradient_nodes as gradient_nodes
 from .values import (
     Record as Record,
     WholeNet as WholeNet,

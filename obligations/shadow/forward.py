@@ -74,21 +74,29 @@ def run(
     if name in bump:
         values[name] = values[name] + bump[name]
     for site in case.fwd.sites.values():
-        operation = site.operation
-        if operation is None:
-            value = values[site.inputs[0]]
-            for other in site.inputs[1:]:
-                value = value + values[other]
-        else:
-            own: dict[str, Array] = {p.symbol: given[p.lean] for p in site.parameters}
-            for symbol, binder in site.option.items():
-                mask = case.options.get(binder)
-                own[symbol] = mask  # type: ignore[assignment]
-            value = operation.run(axes(site, case.sizes), own, values[site.inputs[0]])
+        own = site_parameters(case, site, given)
+        value = site.operation.run(
+            axes(site, case.sizes), own, *(values[name] for name in site.inputs)
+        )
         if site.name in bump:
             value = value + bump[site.name]
         values[site.name] = value
-    return values
+    return values | {alias: values[of] for alias, of in case.fwd.aliases.items()}
+
+
+def site_parameters(
+    case: Case, site: Site, given: Mapping[str, Array] | None = None
+) -> dict[str, Array]:
+    """A site's parameters, ε and masks by template symbol; zero where the site leaves one out."""
+    known = case.parameters if given is None else given
+    own: dict[str, Array] = {p.symbol: known[p.lean] for p in site.parameters}
+    for symbol, binder in site.option.items():
+        own[symbol] = case.options.get(binder)  # type: ignore[assignment]
+    sizes = axes(site, case.sizes)
+    for p in site.operation.parameters:
+        if p.symbol not in own:
+            own[p.symbol] = np.zeros((1, *(sizes[a] for a in p.type.split()[1:])))
+    return own
 
 
 def output(case: Case, **more: Mapping[str, Array] | Array | None) -> Array:
@@ -121,10 +129,8 @@ def site_gradient(case: Case, site: str, dy: Array) -> Array:
 
     Returns ``(1, N · size)``, every index by its own complex step.
     """
-    shape = (
-        case.fwd.block.input_shape if site == case.fwd.block.input else case.fwd.sites[site].shape
-    )
-    zero = np.zeros((1, element_count(shape, case.sizes)))
+    site = case.fwd.real(site)
+    zero = np.zeros((1, element_count(case.fwd.shape(site), case.sizes)))
     return _contract(case, zero, lambda d: output(case, bump={site: d}), dy)
 
 

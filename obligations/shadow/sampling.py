@@ -10,10 +10,10 @@ import numpy as np
 from obligations.description import Block, Kind, Net, size_at
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
-from obligations.ops import Array
+from obligations.ops import Array, Mask, Parameter
 from obligations.shadow.forward import Case, axes, element_count, run
 from obligations.shadow.values import Record, WholeNet, random_mask
-from obligations.statements import BlockTerms, Forward
+from obligations.statements import BlockTerms, Forward, template
 
 MARGIN = 1e-3
 """How far the input of an activation stays from its kinks, and a window's maximum from its next."""
@@ -59,15 +59,13 @@ def margins(case: Case, values: Mapping[str, Array] | None = None) -> Margins:
     regions: dict[str, bool] = {}
     for site in case.fwd.sites.values():
         operation = site.operation
-        if operation is None:
-            continue
         v = found[site.inputs[0]].real
         if operation.window_gap is not None:
             gap, exempt = operation.window_gap(axes(site, case.sizes), v)
             kept = gap[~exempt]
             gaps[site.name] = float(kept.min()) if kept.size else float("inf")
-            source = case.fwd.sites.get(case.fwd.real(site.inputs[0]))
-            if source is not None and source.operation is not None and source.operation.kinks:
+            source = case.fwd.sites.get(site.inputs[0])
+            if source is not None and source.operation.kinks:
                 regions[site.name] = bool(exempt.any() and kept.size)
         elif operation.kinks:
             kinks[site.name] = min(float(np.min(np.abs(v - k))) for k in operation.kinks)
@@ -81,25 +79,9 @@ def margins(case: Case, values: Mapping[str, Array] | None = None) -> Margins:
 # -- tensors -----------------------------------------------------------------------------------
 
 
-def tensor(symbol: str, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
-    """A parameter's value, ``(1, *shape)``, by its template symbol.
-
-    Weights are scaled by their fan-in; γ has both signs and a size that carries a normalised
-    value past 6; ε is positive.
-    """
-    if symbol == "ε":
-        return np.asarray(10.0 ** rng.uniform(-2.0, 0.3, (1, 1)))
-    if symbol == "γ":
-        size: Array = rng.uniform(2.5, 5.0, shape)
-        sign = np.where(np.arange(size.size) % 2 == rng.integers(2), 1.0, -1.0)
-        return np.asarray(size * sign)[None]
-    value: Array = rng.normal(0.0, 1.0, shape)
-    if symbol == "β":
-        value = value + 1.0
-    elif len(shape) > 1:
-        # Kernel4 is (oc, ic, kH, kW), a depthwise kernel (c, kH, kW), Mat (input, output).
-        fan_in = shape[0] if len(shape) == 2 else int(np.prod(shape[1:]))
-        value = value / np.sqrt(fan_in) * 1.4
+def tensor(parameter: Parameter, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
+    """A random value of a parameter, ``(1, *shape)``, as the operation table draws it."""
+    value = parameter.draw(shape, rng)
     return value[None]
 
 
@@ -126,7 +108,7 @@ def block_parameters(
     for site in deriver.fwd.sites.values():
         for p in site.parameters:
             shape = type_shape(deriver.parameter_type(p), sizes)
-            out[p.lean] = tensor(p.symbol, shape, rng)
+            out[p.lean] = tensor(p.of, shape, rng)
     return out
 
 
@@ -187,13 +169,18 @@ def sample(
         case = Case(fwd, sizes, parameters, x, options)
         best = margins(case)
         if best.good():
-            dy = rng.normal(0.0, 1.0, (1, element_count(fwd.sites[fwd.output].shape, sizes)))
+            dy = rng.normal(0.0, 1.0, (1, element_count(fwd.shape(fwd.output), sizes)))
             return Point(kind, case, dy, best)
     missed = [k for k, v in best.regions.items() if not v]
     raise ObligationsError(
         f"no sample of {block.name} keeps {MARGIN} from its kinks"
         + (f" and reaches every region at {', '.join(missed)}" if missed else "")
     )
+
+
+def mask_length(mask: Mask, dims: Mapping[str, int]) -> int:
+    """How many entries a mask of an operation has."""
+    return _length(template(mask.type), dims)
 
 
 def _mask(type_: s.Term, sizes: Mapping[str, int], rng: np.random.Generator) -> Array:
@@ -241,10 +228,9 @@ class NetPoint:
 def _enough_values(net: Net, name: str, fwd: Forward, sizes: Mapping[str, int]) -> None:
     """Refuse a net scaled down so far that a BatchNorm's statistics are degenerate."""
     for site in fwd.sites.values():
-        if site.operation is None or not site.operation.hyper:
+        if site.operation.spread is None:
             continue
-        at = axes(site, sizes)
-        count = at["N"] * at["h"] * at["w"]
+        count = site.operation.spread(axes(site, sizes))
         if count < LEAST_VALUES:
             raise ObligationsError(
                 f"{net.name}: scaled down, {name} has {count} values a channel at {site.name}, "

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from obligations.description import Choice, Kind, Operand, Shape, Site
+from obligations.description import Alias, Choice, Kind, Operand, Shape, Site
 from obligations.statements import (
     INCOMING,
     Difference,
@@ -123,9 +123,10 @@ def picture(section: Section, kind_name: str) -> Picture:
         for source in dict.fromkeys(sources_of(node))
     ]
     saved = [
-        Edge(node.saved, node.name, wrong(node.name, node.saved))
+        Edge(site, node.name, wrong(node.name, site))
         for node in emitted.nodes.values()
-        if isinstance(node, Step) and node.saved is not None
+        if isinstance(node, Step)
+        for site in node.saved.values()
     ]
     return Picture(
         net=net.name,
@@ -135,7 +136,7 @@ def picture(section: Section, kind_name: str) -> Picture:
         rows=_rows(section, fwd, emitted, {k: _remedies(v) for k, v in about.items()}),
         forward=tuple(
             Edge(source, site.name)
-            for site in fwd.sites.values()
+            for site in block.listing(kind_name)
             for source in dict.fromkeys(site.inputs)
         ),
         backward=tuple(edges),
@@ -172,8 +173,9 @@ def _rows(
     statements = {s.name: s for s in section.block.chain.statements}
     flags = flags_of(section.net, fwd.kind)
     aliases = _aliases(section, flags)
-    values: dict[str, list[Value]] = {name: [] for name in (fwd.block.input, *fwd.sites)}
-    values[fwd.output].append(
+    listing = {site.name: site for site in fwd.block.listing(fwd.kind.name)}
+    values: dict[str, list[Value]] = {name: [] for name in (fwd.block.input, *listing)}
+    values[fwd.block.output].append(
         Value(
             INCOMING,
             fwd.block.incoming,
@@ -191,7 +193,7 @@ def _rows(
     return tuple(
         Row(
             name,
-            described(fwd.sites.get(name)),
+            described(listing.get(name)),
             _shape(fwd, name),
             tuple(found),
             "" if found else _echo(fwd, emitted, name),
@@ -215,16 +217,16 @@ def _aliases(section: Section, flags: Mapping[str, bool]) -> dict[str, tuple[str
     return out
 
 
-def described(site: Site | None) -> str:
+def described(site: Site | Alias | None) -> str:
     """A site's operation in the description's words: ``conv 3×3 stride 2 (W1, b1)``."""
     if site is None:
         return "input"
-    operation = site.operation
-    if operation is None:
+    if isinstance(site, Alias) or site.operation.is_sum:
         return " + ".join(site.inputs)
+    operation = site.operation
     words = [operation.word]
-    if operation.kernel and "kH" in site.axes:
-        words.append(f"{site.axes['kH']}×{site.axes['kW']}")
+    if operation.kernel:
+        words.append("×".join(str(site.axes[a]) for a in operation.kernel.axes))
     if operation.stride != 1:
         words.append(f"stride {operation.stride}")
     names = [*(p.render for p in site.parameters if p.render), *site.option.values()]
@@ -234,7 +236,7 @@ def described(site: Site | None) -> str:
 
 
 def _shape(fwd: Forward, name: str) -> str:
-    shape: Shape = fwd.block.input_shape if name not in fwd.sites else fwd.sites[name].shape
+    shape: Shape = fwd.shape(name)
     pattern = dict(zip(fwd.block.widths, fwd.kind.pattern, strict=True))
     at_once = {"simultaneous": True}  # a kind may swap widths
     return " × ".join(
@@ -249,13 +251,17 @@ def _shape(fwd: Forward, name: str) -> str:
 
 def _echo(fwd: Forward, emitted: Emitted, name: str) -> str:
     """Why there is no chain value at a site."""
-    held = {fwd.output, *(n.at for n in emitted.nodes.values())}
+    held = {fwd.block.output, *(n.at for n in emitted.nodes.values())}
     if fwd.real(name) != name:
         return f"as at {fwd.real(name)}"
     at = name
+    listing = fwd.block.listing(fwd.kind.name)
     # A sum, or a site that only names another one, passes its cotangent on unchanged.
-    while len(fwd.readers[at]) == 1 and fwd.sites[fwd.readers[at][0]].operation is None:
-        at = fwd.readers[at][0]
+    while len(readers := [s for s in listing if at in s.inputs]) == 1:
+        (reader,) = readers
+        if isinstance(reader, Site) and not reader.operation.is_sum:
+            break
+        at = reader.name
         if at in held:
             return f"as at {at}"
     return "not needed"

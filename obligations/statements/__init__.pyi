@@ -11,7 +11,6 @@ from .dag import (
     Step as Step,
     certify as certify,
     compare as compare,
-    emitted_graph as emitted_graph,
     forward as forward,
     sources_of as sources_of,
 )

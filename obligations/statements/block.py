@@ -15,11 +15,10 @@ from obligations.statements.dag import (
     Forward,
     Step,
     forward,
-    weight_operand,
 )
 from obligations.statements.obligation import Obligation
 from obligations.statements.section import Section
-from obligations.statements.spell import Speller, binders, dim, fill, vec
+from obligations.statements.spell import Speller, added, binders, dim, fill, vec
 
 NAT = s.Ident("Nat")
 REAL = s.Ident("ℝ")
@@ -73,10 +72,10 @@ class BlockTerms:
     def widths(self) -> tuple[str, ...]:
         """Every implicit size a statement of this block can need, in binder order."""
         kernels = dict.fromkeys(
-            str(a)
+            str(site.axes[k])
             for site in self.fwd.sites.values()
-            for k, a in site.axes.items()
-            if k in ("kH", "kW") and not isinstance(a, int) and getattr(a, "is_Symbol", False)
+            for k in (site.operation.kernel.axes if site.operation.kernel else ())
+            if not isinstance(site.axes[k], int)
         )
         classes = (self.net.classes,) if self.block.role == "head" else ()
         return (*self.block.widths, *classes, *kernels)
@@ -95,11 +94,7 @@ class BlockTerms:
 
     def parameter_type(self, parameter: Parameter) -> s.Term:
         site = self.fwd.sites[parameter.site]
-        assert site.operation is not None
-        if not parameter.trained:
-            return REAL
-        declared = next(p for p in site.operation.parameters if p.symbol == parameter.symbol)
-        return fill(declared.type, {k: dim(v) for k, v in site.axes.items()})
+        return fill(parameter.of.type, {k: dim(v) for k, v in site.axes.items()})
 
     def option_binders(self) -> list[tuple[str, s.Term]]:
         return [
@@ -112,7 +107,7 @@ class BlockTerms:
         return self.block.input, vec(self.block.input_shape)
 
     def incoming_binder(self) -> tuple[str, s.Term]:
-        return self.block.incoming, vec(self.fwd.sites[self.fwd.output].shape)
+        return self.block.incoming, vec(self.fwd.shape(self.fwd.output))
 
     def values(self, incoming: bool = True) -> list[tuple[str, s.Term]]:
         """Explicit binders after the sizes, in the order every statement has them."""
@@ -169,7 +164,7 @@ class BlockTerms:
                         "noncomputable def",
                         name,
                         groups,
-                        vec(self.fwd.sites[site].shape),
+                        vec(self.fwd.shape(site)),
                         value=body,
                         attributes=("reducible",),
                     ),
@@ -199,22 +194,18 @@ class BlockTerms:
         node = emitted.nodes[name]
         if isinstance(node, FanIn):
             i = s.Ident("i")
-            left, right = (s.app(self.term(o, emitted, fwd), i) for o in node.operands)
-            return s.Bind("fun", (s.Binder(("i",), None, ""),), s.Bin("+", left, right))
+            total = [s.app(self.term(o, emitted, fwd), i) for o in node.operands]
+            return s.Bind("fun", (s.Binder(("i",), None, ""),), added(total))
         return self.step(node, self.term(node.incoming, emitted, fwd), fwd)
 
     def step(self, node: Step, dy: s.Term, fwd: Forward) -> s.Term:
         """The Lean term of one resolved operation at the cotangent ``dy``."""
         speller = Speller(fwd, self.speller.definitions, self.speller.lets)
-        site = fwd.sites[node.site]
-        symbols = speller.symbols(site, dy=dy)
-        if node.saved is not None:
-            symbols["x"] = speller.value(node.saved)
-        slot = weight_operand(node.operation)
-        if node.weight is not None and slot is not None:
-            symbols[slot] = speller.parameter(fwd.parameters[node.weight])
-        lean = node.operation.backward.lean
-        return fill(lean, symbols)
+        symbols = speller.symbols(fwd.layer(node.site), dy=dy)
+        symbols |= {symbol: speller.value(name) for symbol, name in node.saved.items()}
+        for symbol, name in node.weights.items():
+            symbols[symbol] = speller.parameter(fwd.parameters[name])
+        return fill(node.step.lean, symbols)
 
     def cotangent_name(self, node: Step | FanIn) -> str:
         names = self.block.cotangents
@@ -260,7 +251,7 @@ class BlockTerms:
     ) -> Obligation:
         groups, arguments = self.frame(self.values(), s.free_names(body))
         self.named[chain] = Definition(name, arguments)
-        shape = self.block.input_shape if site == self.block.input else fwd.sites[site].shape
+        shape = fwd.shape(site)
         declaration = Declaration("noncomputable def", name, groups, vec(shape), value=body)
         if kind is not None:
             declaration = self.specialise(declaration, kind)

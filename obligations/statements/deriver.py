@@ -95,10 +95,10 @@ class Deriver(BlockTerms):
         assert tie.of is not None
         label = next(k for k, v in self.block.cotangents.labels.items() if v == tie.of)
         site = self.fwd.sites[label]
-        assert site.operation is not None
         definition = self.named[self.last_at(label)]
-        symbols = self.speller.symbols(site, dy=definition.applied())
-        left = fill(site.operation.backward.lean, symbols)
+        ((symbol, _),) = site.operands()
+        step = site.operation.step(symbol)
+        left = fill(step.lean, self.speller.symbols(site, dy=definition.applied()))
         head = left.fn if isinstance(left, s.App) else left
         if not isinstance(head, s.Ident) or head.name != tie.definition:
             found = head.name if isinstance(head, s.Ident) else "another term"
@@ -108,8 +108,8 @@ class Deriver(BlockTerms):
                 f"the step past {label} is {found}, not {tie.definition}",
             )
         out = []
-        if site.operation.backward.defined_in_file is not None:
-            out.append(step_definition(site.operation.backward.defined_in_file, self.block.name))
+        if step.defined_in_file is not None:
+            out.append(step_definition(step.defined_in_file, self.block.name))
         if kind.certificate is None:
             return out
         proof = rewriting_proof(self, definition.name) if self.proofs else ()
@@ -153,7 +153,6 @@ class Deriver(BlockTerms):
         """The clause of a bundle that ties these parameters (by symbol) of a site."""
         _, let_names, cotangent_lets = self._bound()
         layer = self.fwd.sites[site]
-        assert layer.operation is not None
         clause = next(c for c in layer.operation.clauses if c.covers == covers)
         return self._clause(layer, clause, let_names, cotangent_lets)[0]
 
@@ -173,7 +172,6 @@ class Deriver(BlockTerms):
         proofs: list[tuple[s.Term, str | None]] = []
         slots: list[Slot] = []
         for layer in layer_order(self.fwd):
-            assert layer.operation is not None
             for clause in layer.operation.clauses:
                 term, proof, slot = self._clause(layer, clause, let_names, cotangent_lets)
                 clauses.append(term)
@@ -266,7 +264,8 @@ class Deriver(BlockTerms):
             if read in cotangent_lets
             else self.term(read, self.emitted, self.fwd)
         )
-        symbols = speller.symbols(site, x=speller.value(site.inputs[0]), cot=cot)
+        saved = {symbol: speller.value(name) for symbol, name in site.operands()}
+        symbols = speller.symbols(site, **saved, cot=cot)
         # The gradient node's family is what the render says, not what the forward implies.
         source = self._family_clause(site, clause)
         template, proof, index = self.clause_form(source)
@@ -280,7 +279,6 @@ class Deriver(BlockTerms):
         from obligations.ops import operations
 
         operation = site.operation
-        assert operation is not None
         family = self.emitted.family
         if operation.padding is None or family is None or family == operation.padding:
             return clause

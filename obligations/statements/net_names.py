@@ -15,6 +15,7 @@ from obligations.errors import ObligationsError
 from obligations.lean import Signature, syntax as s
 from obligations.ops import Entry
 from obligations.statements.block import BlockTerms
+from obligations.statements.dag import forward
 from obligations.statements.spell import binders, layer_order, vec
 
 NAT = s.Ident("Nat")
@@ -110,8 +111,8 @@ def itinerary(net: Net) -> list[Stop]:
                 f"{net.forward.name}: {kind_name} {field} takes {_by(expected)}, "
                 f"but {_by(shape)} reaches it"
             )
-        site = next(x for x in block.sites[kind.name] if x.name == block.output)
-        shape = tuple(size_at(d, at) if str(d) != net.classes else 0 for d in site.shape)
+        out_shape = forward(block, kind).shape(block.output)
+        shape = tuple(size_at(d, at) if str(d) != net.classes else 0 for d in out_shape)
         out.append(Stop(kind_name, field, widths, height, width, shape))
     return out
 
@@ -228,16 +229,11 @@ def _off_kinks(deriver: BlockTerms, name: str) -> s.Term:
 
 
 def _off_kinks_of(deriver: BlockTerms, name: str, value: s.Term) -> s.Term:
-    site = deriver.fwd.sites[name]
-    kinks = {
-        k
-        for reader in deriver.fwd.readers[name]
-        if (operation := deriver.fwd.sites[reader].operation) is not None
-        for k in operation.kinks
-    }
+    readers = (site.operation for site, _ in deriver.fwd.consumers(deriver.fwd.real(name)))
+    kinks = {k for operation in readers for k in operation.kinks}
     entry = s.App(value.fn, (*value.args, s.Ident("i"))) if isinstance(value, s.App) else value
     parts = [s.Bin("≠", entry, s.Num(int(k))) for k in sorted(kinks)]
-    length = vec(site.shape)
+    length = vec(deriver.fwd.shape(name))
     assert isinstance(length, s.App)
     index = s.Binder(("i",), s.App(s.Ident("Fin"), length.args))
     return s.Bind("∀", (index,), s.conjunction(parts))
@@ -270,7 +266,7 @@ def _graph_entries(deriver: BlockTerms, kind: Kind) -> dict[str, Entry]:
             values.append((q.lean, deriver.parameter_type(q)))
             if not q.trained:
                 values.append((f"h{q.lean}", s.Bin("<", s.Num(0), s.Ident(q.lean))))
-    out_shape = vec(deriver.fwd.sites[deriver.fwd.output].shape)
+    out_shape = vec(deriver.fwd.shape(deriver.fwd.output))
     assert isinstance(out_shape, s.App)
     values += [deriver.input_binder(), ("e", s.App(s.Ident("SHlo"), out_shape.args))]
     for field, site_name in block.smooth.fields:
@@ -298,7 +294,7 @@ def _certificate_entries(deriver: BlockTerms, kind: Kind) -> dict[str, Entry]:
     block = deriver.block
     assert kind.certificate is not None
     forward = certificate_forward(kind.certificate)
-    out_type = vec(deriver.fwd.sites[deriver.fwd.output].shape)
+    out_type = vec(deriver.fwd.shape(deriver.fwd.output))
     values = deriver.values(incoming=False)
     groups, explicit = deriver.frame(values, None)
     plain = tuple(groups)

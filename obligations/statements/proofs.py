@@ -26,10 +26,10 @@ def rewriting_proof(d: BlockTerms, definition: str) -> tuple[Tactic, ...]:
     """A stem: unfold its last cotangent, rewrite each step that has a certified form, close."""
     rewrites: list[s.Term] = []
     for step in d.emitted.nodes.values():
-        if isinstance(step, Step) and step.operation.backward.rewrite:
+        if isinstance(step, Step) and step.step.rewrite:
             symbols = d.speller.symbols(d.fwd.sites[step.site])
             symbols["hε"] = positivity_proof(d, step.site)
-            rewrites.append(fill(step.operation.backward.rewrite, symbols))
+            rewrites.append(fill(step.step.rewrite, symbols))
     pieces: list[str | s.Term] = ["rw ["]
     for i, item in enumerate(rewrites):
         pieces += [item] if i == 0 else [",", item]
@@ -51,7 +51,7 @@ def positivity_proof(d: BlockTerms, site: str) -> s.Term:
 def graph_arguments(d: BlockTerms, up_to: str | None = None) -> list[s.Term]:
     """The arguments of a graph lemma: per layer ``W b ε h γ β``, the main path first."""
     out: list[s.Term] = []
-    reach = None if up_to is None else _before(d, up_to)
+    reach = None if up_to is None else d.fwd.before(up_to)
     for site in layer_order(d.fwd):
         if reach is not None and site.name not in reach:
             continue
@@ -61,17 +61,6 @@ def graph_arguments(d: BlockTerms, up_to: str | None = None) -> list[s.Term]:
             if not parameter.trained:
                 out.append(positivity_proof(d, site.name))
     return out
-
-
-def _before(d: BlockTerms, name: str) -> set[str]:
-    found: set[str] = set()
-    stack = [name]
-    while stack:
-        at = stack.pop()
-        if at in d.fwd.sites and at not in found:
-            found.add(at)
-            stack += d.fwd.sites[at].inputs
-    return found
 
 
 def graph_proof(d: BlockTerms, kind: Kind, fwd: Forward, emitted: Emitted) -> tuple[Tactic, ...]:
@@ -199,7 +188,7 @@ def composed_graph(d: BlockTerms, kind: Kind) -> list[Obligation]:
         assert stage.graph is not None
         seed = s.app(stage.graph, *arguments, x, seed)
     sizes = tuple(n for n, _ in d.sizes())
-    shape, out_shape = d.block.input_shape, d.fwd.sites[d.fwd.output].shape
+    shape, out_shape = d.block.input_shape, d.fwd.shape(d.fwd.output)
     implicit = s.Binder((sizes[0], *d.block.widths, *sizes[1:]), NAT, "{")
     record = s.app(d.block.record[1], *d.block.widths)
     definition = Declaration(

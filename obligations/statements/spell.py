@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
+
+import networkx as nx
 
 from obligations.description import Dim, Parameter, Shape, Site
 from obligations.errors import ObligationsError
@@ -49,10 +51,7 @@ def dim(expr: Dim) -> s.Term:
 
 def times(factors: Sequence[s.Term]) -> s.Term:
     """``a * b * c``, to the left."""
-    out = factors[0]
-    for factor in factors[1:]:
-        out = s.Bin("*", out, factor)
-    return out
+    return reduce(lambda a, b: s.Bin("*", a, b), factors)
 
 
 def vec(shape: Shape) -> s.Term:
@@ -108,6 +107,8 @@ class Speller:
         """The values of a template's symbols at ``site``."""
         out: dict[str, s.Term] = {"N": s.Ident("N")}
         out |= {name: dim(size) for name, size in site.axes.items()}
+        absent = (p for p in site.operation.parameters if p.default is not None)
+        out |= {p.symbol: template(p.default or "") for p in absent}
         out |= {p.symbol: self.parameter(p) for p in site.parameters}
         out |= {symbol: s.Ident(name) for symbol, name in site.option.items()}
         return out | more
@@ -122,46 +123,46 @@ class Speller:
             return s.Ident(name)
         if name in self.definitions:
             return self.definitions[name]
+        if name in self.fwd.aliases:
+            return self.value(self.fwd.real(name))
         site = self.fwd.sites[name]
-        if site.operation is None:
-            if len(site.inputs) == 1:
-                return self.value(site.inputs[0])
+        operation = site.operation
+        if operation.is_sum:
             return self._sum(site)
         staged = self._stage(site)
-        if staged is not None and site.operation.word in _activations():
+        if staged is not None and operation.role == "activation":
             stage, sites = staged
             return self._call(stage, sites, self.value(sites[0].inputs[0]))
-        if site.operation.forward is None:
+        if operation.forward is None:
             raise ObligationsError(
-                f"{name} has no spelling: {site.operation.word} stands only inside stages, and "
+                f"{name} has no spelling: {operation.word} stands only inside stages, and "
                 f"no stage of the library ends in it here"
             )
-        return fill(site.operation.forward, self.symbols(site, x=self.value(site.inputs[0])))
+        read = {symbol: self.value(i) for symbol, i in site.operands()}
+        return fill(operation.forward, self.symbols(site, **read))
 
     def _stage(self, site: Site) -> tuple[Stage, tuple[Site, ...]] | None:
         """The longest named stage that ends at ``site``, with the sites it covers."""
         from obligations.ops import stages
 
-        chain: list[Site] = []
-        at: Site | None = site
-        while at is not None and at.operation is not None and len(chain) < 4:
-            chain.insert(0, at)
-            at = self.fwd.sites.get(at.inputs[0])
         best: tuple[Stage, tuple[Site, ...]] | None = None
         for stage in stages():
             length = len(stage.steps)
-            tail = chain[-length:]
-            if (
-                len(tail) == length
-                and all(
-                    x.operation is not None
-                    and (x.operation.word, x.operation.stride, x.operation.padding) == step
-                    for x, step in zip(tail, stage.steps, strict=True)
-                )
-                and (best is None or length > len(best[1]))
-            ):
-                best = stage, tuple(tail)
+            tail = self._tail(site, length)
+            same = tuple(x.operation.key for x in tail) == stage.steps
+            if same and (best is None or length > len(best[1])):
+                best = stage, tail
         return best
+
+    def _tail(self, site: Site, length: int) -> tuple[Site, ...]:
+        """The last sites, so many at most, of the line of operations that ends at ``site``."""
+        out = [site]
+        while len(out) < length and len(out[0].inputs) == 1:
+            before = self.fwd.sites.get(out[0].inputs[0])
+            if before is None:
+                break
+            out.insert(0, before)
+        return tuple(out)
 
     def _call(self, stage: Stage, sites: tuple[Site, ...], *x: s.Term) -> s.Term:
         values: dict[str, s.Term] = {}
@@ -172,12 +173,9 @@ class Speller:
     def stages_from_input(self, name: str) -> list[tuple[Stage, tuple[Site, ...]]] | None:
         """The stages from the block's input to ``name``, or ``None`` where they do not tile it."""
         out: list[tuple[Stage, tuple[Site, ...]]] = []
+        name = self.fwd.real(name)
         while name != self.fwd.block.input:
-            site = self.fwd.sites[name]
-            if site.operation is None and len(site.inputs) == 1:
-                name = site.inputs[0]
-                continue
-            staged = None if site.operation is None else self._stage(site)
+            staged = self._stage(self.fwd.sites[name])
             if staged is None:
                 return None
             out.insert(0, staged)
@@ -196,33 +194,36 @@ class Speller:
         return out
 
     def _sum(self, site: Site) -> s.Term:
-        """A sum: ``residual F x`` past the block's input, ``residualProj P F x`` of two paths."""
-        left, right = site.inputs
-        x = s.Ident(self.fwd.block.input)
-        if self.fwd.block.input in (left, right):
-            body = left if right == self.fwd.block.input else right
-            return s.app("residual", self.function(body), x)
-        # The path beside the main one is the projection.
-        main = main_path(self.fwd)
-        side, body = (left, right) if right in main else (right, left)
-        return s.app("residualProj", self.function(side), self.function(body), x)
+        """A sum: as the library calls it where it has a name for it, else entry by entry."""
+        main = set(main_path(self.fwd))
+        x = self.fwd.block.input
+        for join in site.operation.joins:
+            values: dict[str, s.Term] = {"x": s.Ident(x)}
+            words = []
+            for name in site.inputs:
+                # What is neither the input nor on the longest path is beside it.
+                beside = next((p for p in join.paths if p not in ("x", "F")), "")
+                word = "x" if name == x else "F" if name in main else beside
+                words.append(word)
+                if word not in values:
+                    values[word] = self.function(name)
+            if sorted(words) == sorted(join.paths):
+                return fill(join.lean, values)
+        i = s.Ident("i")
+        total = [s.app(self.value(name), i) for name in site.inputs]
+        return s.Bind("fun", (s.Binder(("i",), None, ""),), added(total))
 
 
-@cache
-def _activations() -> frozenset[str]:
-    from obligations.ops import operations
-
-    return frozenset(op.word for op in operations().values() if op.kinks and op.window_gap is None)
+def added(terms: Sequence[s.Term]) -> s.Term:
+    """``a + b + c``, to the left."""
+    return reduce(lambda a, b: s.Bin("+", a, b), terms)
 
 
 def main_path(fwd: Forward) -> tuple[str, ...]:
     """The sites of the longest path from the block's input to its output."""
-    best: dict[str, tuple[str, ...]] = {fwd.block.input: ()}
-    for site in fwd.sites.values():
-        options = [best[i] for i in site.inputs if i in best]
-        if options:
-            best[site.name] = (*max(options, key=len), site.name)
-    return best.get(fwd.output, ())
+    inside = fwd.graph.subgraph(fwd.before(fwd.output))
+    path = nx.dag_longest_path(inside, weight=None, default_weight=1)
+    return tuple(name for name in path if name in fwd.sites)
 
 
 def layer_order(fwd: Forward) -> tuple[Site, ...]:

@@ -73,7 +73,7 @@ def _steps_are_there(section: Section, declared: set[str]) -> None:
         for node in emitted.nodes.values():
             if not isinstance(node, Step):
                 continue
-            name = node.operation.backward.defined_in_file
+            name = node.step.defined_in_file
             if name is not None and name not in declared:
                 raise InputError(
                     section.net.source,

@@ -6,6 +6,7 @@ the constant again.
 
 from __future__ import annotations
 
+from obligations.description import Site
 from obligations.statements.section import Section
 from obligations.statements.tie_file import Derived
 
@@ -15,52 +16,45 @@ def block_zero_reason(section: Section, name: str) -> str | None:
     for fwd in section.forwards.values():
         for site in fwd.sites.values():
             for p in site.parameters:
-                if p.lean != name or site.operation is None:
+                if p.lean != name or not p.of.shifts:
                     continue
-                declared = next(
-                    (d for d in site.operation.parameters if d.symbol == p.symbol), None
-                )
-                if declared is None or not declared.zero_before_batchnorm:
-                    continue
-                readers = [fwd.sites[r] for r in fwd.readers[site.name]]
-                if readers and all(
-                    r.operation is not None and r.operation.word == "bn" for r in readers
-                ):
-                    place = readers[0].name
-                    return f"a constant per channel, removed by the BatchNorm at {place}"
+                readers = [fwd.sites[r] for r in fwd.readers(site.name)]
+                if readers and all(_effect(r) == "removes" for r in readers):
+                    return _reason(readers[0].operation.noun, readers[0].name)
     return None
+
+
+def _effect(site: Site) -> str:
+    return site.operation.constant_effect(site.axes)
+
+
+def _reason(noun: str, place: str) -> str:
+    return f"a constant per channel, removed by the {noun} at {place}"
 
 
 def whole_zero_reasons(derived: Derived) -> dict[tuple[str, ...], str]:
     """Tensors of the net whose loss gradient theory makes zero, with the reason.
 
     A parameter that shifts each channel by a constant has no effect where everything that reads
-    the shifted value keeps it a constant per channel (a 1×1 convolution, a sum) until a batch
-    BatchNorm removes it.
+    the shifted value keeps it a constant per channel (a 1×1 convolution, a sum) until a
+    normalisation removes it.
     """
     net = derived.net
     out: dict[tuple[str, ...], str] = {}
-    layers = list(net.layers)
-    for index, layer in enumerate(layers):
+    for index, layer in enumerate(net.layers):
         block, kind = net.block_of(layer.kind)
         fwd = derived.sections[block.name].forwards[kind.name]
         for site in fwd.sites.values():
-            if site.operation is None:
-                continue
             for p in site.parameters:
-                parameters = site.operation.parameters
-                declared = next((d for d in parameters if d.symbol == p.symbol), None)
-                if declared is None or declared.role not in ("bias", "shift"):
-                    continue
-                removers: dict[str, None] = {}
-                if _constant_removed(derived, index, site.name, removers):
+                removers: dict[str, str] = {}
+                if p.of.shifts and _constant_removed(derived, index, site.name, removers):
                     path = (layer.name, p.lean) if block.record else (p.field,)
-                    by = ", ".join(removers)
-                    out[path] = f"a constant per channel, removed by the BatchNorm at {by}"
+                    noun = " or ".join(dict.fromkeys(removers.values()))
+                    out[path] = _reason(noun, ", ".join(removers))
     return out
 
 
-def _constant_removed(derived: Derived, index: int, name: str, removers: dict[str, None]) -> bool:
+def _constant_removed(derived: Derived, index: int, name: str, removers: dict[str, str]) -> bool:
     """Whether a per-channel constant at a site of layer ``index`` is removed on every path."""
     net = derived.net
     layer = net.layers[index]
@@ -71,12 +65,12 @@ def _constant_removed(derived: Derived, index: int, name: str, removers: dict[st
             return False
         following, _ = net.block_of(net.layers[index + 1].kind)
         return _constant_removed(derived, index + 1, following.input, removers)
-    for reader in fwd.readers[name]:
+    for reader in fwd.readers(name):
         site = fwd.sites[reader]
-        operation = site.operation
-        effect = "keeps" if operation is None else operation.constant_effect(site.axes)
+        effect = _effect(site)
         if effect == "removes":
-            removers[f"{layer.name}.{reader}" if block.record else f"{block.name}.{reader}"] = None
+            place = f"{layer.name}.{reader}" if block.record else f"{block.name}.{reader}"
+            removers[place] = site.operation.noun
         elif effect == "breaks" or not _constant_removed(derived, index, reader, removers):
             return False
-    return bool(fwd.readers[name])
+    return bool(fwd.readers(name))

@@ -66,10 +66,7 @@ def title(block: Block) -> str:
 
 def noun(site: Site) -> str:
     """What a sentence calls the operation at a site."""
-    operation = site.operation
-    if operation is None:
-        return "sum" if len(site.inputs) > 1 else "value"
-    return operation.noun or operation.word
+    return site.operation.noun or site.operation.word
 
 
 def spatial(size: Dim) -> str:
@@ -90,8 +87,9 @@ def written(statement: Statement, flags: Mapping[str, bool]) -> str:
 
 def equation(site: Site) -> str:
     """A site as the description has it: ``er = relu6 en``, ``a = n2 + np``."""
-    word = "" if site.operation is None else f"{site.operation.word} "
-    return f"{site.name} = {word}{' + '.join(site.inputs)}"
+    if site.operation.is_sum:
+        return f"{site.name} = {' + '.join(site.inputs)}"
+    return f"{site.name} = {site.operation.word} {' '.join(site.inputs)}"
 
 
 def conjuncts(term: s.Term) -> list[s.Term]:
@@ -146,11 +144,10 @@ def _path(emitted: Emitted, chain: str, names: Mapping[str, str]) -> _Path:
 
 def _says(step: Step, section: Section, kind: Kind) -> str:
     """What a step does, at its own weight and saved value."""
-    site = section.forwards[kind.name].sites[step.site]
-    operation = step.operation
+    site = section.forwards[kind.name].layer(step.site)
     values = {p.symbol: p.render for p in site.parameters} | dict(site.option)
-    values["x"] = step.saved or site.inputs[0]
-    words = operation.backward.says or f"through `{operation.backward.token}`"
+    values |= dict(site.operands()) | dict(step.saved)
+    words = step.step.says or f"through `{step.token}`"
     for symbol, value in values.items():
         words = words.replace(f"{{{symbol}}}", value)
     return words
@@ -214,9 +211,9 @@ class _Writer:
         section, kind = self._kind(o)
         fwd = section.forwards[kind.name]
         nodes = section.emitted[kind.name].nodes.values()
-        readers = [n.name for n in nodes if isinstance(n, Step) and n.saved == o.site]
+        readers = [n.name for n in nodes if isinstance(n, Step) and o.site in n.saved.values()]
         if not readers:
-            readers = list(fwd.readers[o.site])
+            readers = list(fwd.readers(o.site))
         text = f"{code(equation(fwd.sites[o.site]))}, read by {listed(map(code, readers))}"
         first = self._seen("value", o.name)
         if first is not None:

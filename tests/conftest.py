@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import shutil
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -17,6 +18,8 @@ UNTIMED = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
 settings.register_profile("fixed", derandomize=True, database=None, print_blob=False, **UNTIMED)
 settings.register_profile("fresh", derandomize=False, database=None, print_blob=True, **UNTIMED)
 settings.load_profile("fixed")
+
+RECURSION = sys.getrecursionlimit()
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -38,6 +41,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "browser" in getattr(item, "fixturenames", ()):
             item.add_marker("browser")
+
+
+def pytest_runtest_setup() -> None:
+    # The command line raises the limit for the rest of its process; the next test has its own.
+    sys.setrecursionlimit(RECURSION)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """Speed of the check, as ratios in one run.
 
 ``python -m pytest tests/benchmarks -m speed`` measures every block of both nets, JAX included
-(extra ``oracle``), and prints the tables. The suite measures a few blocks.
+(extra ``oracle``), and prints the tables. The suite takes the errors of a few blocks.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ NETS = ("resnet34", "mobilenetv2")
 WAYS = ("complex step", "differences", "differences at once")
 
 
-def held(measured: list[Measured]) -> None:
-    """What the issue asks for."""
-    assert total(measured, "differences") >= FASTER * total(measured, "complex step")
+def tighter(measured: list[Measured]) -> None:
     assert worst(measured, "differences") >= TIGHTER * worst(measured, "complex step")
     # It is the same derivative that was taken.
     assert worst(measured, "differences") < 1e-6
     assert worst(measured, "differences at once") < 1e-6
+
+
+def faster(measured: list[Measured]) -> None:
+    assert total(measured, "differences") >= FASTER * total(measured, "complex step")
 
 
 def chosen() -> list[Task]:
@@ -51,7 +53,8 @@ def chosen() -> list[Task]:
 def test_complex_step_against_differences_on_some_blocks() -> None:
     some = chosen()
     assert len(some) == 2
-    held([measure(task) for task in some])
+    # No time is held here: other tests run beside this one.
+    tighter([measure(task) for task in some])
 
 
 def test_every_gradient_of_the_block_is_taken_in_each_way() -> None:
@@ -80,7 +83,8 @@ def test_complex_step_against_differences(report: list[str]) -> None:
         report.append(line(net, "all", entries, measured))
         errors = (f"{way} {worst(measured, way):.1e}" for way in WAYS)
         report.append(f"{net}, worst error: {', '.join(errors)}")
-        held(measured)
+        faster(measured)
+        tighter(measured)
 
 
 def line(net: str, name: str, entries: int, measured: list[Measured]) -> str:

@@ -346,7 +346,14 @@ def test_a_folder_that_cannot_be_written_to(run: Run, tmp_path: Path) -> None:
         assert "file" in err
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30,
+    # The profile's stay suppressed.
+    suppress_health_check=[
+        *settings().suppress_health_check,
+        HealthCheck.function_scoped_fixture,
+    ],
+)
 @given(
     st.lists(
         st.sampled_from(

@@ -10,6 +10,7 @@ import broken
 import pytest
 
 from obligations.description.reader import load
+from obligations.mutation.mutants import Outcome
 from obligations.statements.dag import INCOMING
 from obligations.statements.section import sections
 
@@ -50,20 +51,33 @@ RENDER = {
 EQUIVALENT = {"saved activation exchanged"}
 
 
+def caught_twice(o: Outcome) -> None:
+    """By the comparison and by numbers; or, where no value changes, by the comparison alone."""
+    assert o.compared, o.mutant.text
+    if o.status == "equivalent":
+        assert o.mutant.fault in EQUIVALENT, o.mutant.text
+        assert not o.numbers
+        assert o.deviation == 0.0
+    else:
+        assert o.status == "caught", o.mutant.text
+        assert o.numbers, o.mutant.text
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("net", broken.NETS)
 def test_every_fault_of_a_render_is_caught_twice(net: str) -> None:
     for fault, count in RENDER[net].items():
         found = [o for o in broken.of(net, fault) if o.status != "refused"]
         assert len(found) == count, fault
         for o in found:
-            assert o.compared, o.mutant.text
-            if o.status == "equivalent":
-                assert fault in EQUIVALENT, o.mutant.text
-                assert not o.numbers
-                assert o.deviation == 0.0
-            else:
-                assert o.status == "caught", o.mutant.text
-                assert o.numbers, o.mutant.text
+            caught_twice(o)
+
+
+@pytest.mark.parametrize("net", broken.NETS)
+def test_a_fault_of_every_kind_is_caught_twice(net: str) -> None:
+    for fault in RENDER[net]:
+        numbers = (i for i, m in enumerate(broken.made(net)) if m.fault == fault)
+        caught_twice(next(o for i in numbers if (o := broken.became(net, i)).status != "refused"))
 
 
 @pytest.mark.parametrize("net", broken.NETS)
@@ -81,7 +95,8 @@ def test_every_read_is_moved_to_every_other_cotangent_of_its_shape(net: str) -> 
             p: sum(shapes[n] == shapes[r.cotangent] for n in places) - 1
             for p, r in emitted.reads.items()
         }
-        made = [o.mutant.text for o in broken.of(net, "read moved", block)]
+        faults = [m for m in broken.made(net) if m.fault == "read moved"]
+        made = [m.text for m in faults if m.block == block]
         for parameter, count in others.items():
             assert sum(t.startswith(f"{parameter} read ") for t in made) == count
         # A γ and its β are one clause: each alone cannot be written, both together can.
@@ -153,7 +168,7 @@ def test_every_read_is_moved_to_every_other_cotangent_of_its_shape(net: str) -> 
 def test_what_is_said_of_a_fault(
     net: str, text: str, compared: str | None, numbers: str | None
 ) -> None:
-    found = [o for o in broken.report(net).outcomes if o.mutant.text == text]
+    found = broken.described(net, text)
     if compared is None or numbers is None:
         # Of another shape: not a fault of this kind.
         assert found == []
@@ -179,7 +194,7 @@ def test_what_is_said_of_a_fault(
     ],
 )
 def test_a_mask_at_its_activations_output_changes_nothing(net: str, text: str, reason: str) -> None:
-    found = [o for o in broken.report(net).outcomes if o.mutant.text == text]
+    found = broken.described(net, text)
     assert found
     for o in found:
         assert o.status == "equivalent"
@@ -190,11 +205,7 @@ def test_a_mask_at_its_activations_output_changes_nothing(net: str, text: str, r
 
 def test_the_chain_behind_a_certificate_is_held_against_it() -> None:
     """ResNet-34's head is printed as its certificate's backward; its render is checked too."""
-    found = [
-        o
-        for o in broken.report("resnet34").outcomes
-        if o.mutant.block == "head" and o.mutant.fault == "step of another operation"
-    ]
+    found = broken.of("resnet34", "step of another operation", "head")
     assert found
     assert all(o.status == "refused" for o in found)
     lost = broken.of("resnet34", "step lost", "head")

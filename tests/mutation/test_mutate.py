@@ -27,6 +27,7 @@ from obligations.statements.deriver import Deriver, step_definition
 from obligations.statements.environment import typed_environment
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", broken.NETS)
 def test_every_fault_is_refused_caught_or_explained(net: str) -> None:
     report = broken.report(net)
@@ -43,6 +44,7 @@ def test_every_fault_is_refused_caught_or_explained(net: str) -> None:
             assert o.compared, o.mutant.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("net", broken.NETS)
 def test_the_numbers_see_most_at_the_first_sample(net: str) -> None:
     """What takes another seed is an ε inside a mask, which moves few values past its kink."""
@@ -351,6 +353,7 @@ def test_an_unexplained_fault_is_shown_and_the_command_fails(
     assert "a kind of fault: Id: something is wrong — unexplained; reported: seen" in shown
 
 
+@pytest.mark.slow
 def test_the_readme_has_these_counts() -> None:
     readme = (Path(__file__).resolve().parents[2] / "README.md").read_text("utf-8")
     assert broken.readme_table() in readme

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,15 +30,13 @@ NARROW, WIDE = 360, 1280
 # -- the browser -------------------------------------------------------------------------------
 
 
-def browser() -> str:
-    names = ("chromium", "chromium-browser", "google-chrome", "chrome")
-    found = next(filter(None, map(shutil.which, names)), None)
-    assert found, "these tests open pages in Chromium: apt-get install chromium"
-    return found
-
-
 def opened(
-    pages: Mapping[str, str], widths: tuple[int, ...], folder: Path, *, dark: bool = False
+    browser: str,
+    pages: Mapping[str, str],
+    widths: tuple[int, ...],
+    folder: Path,
+    *,
+    dark: bool = False,
 ) -> dict[tuple[str, int], Any]:
     """Lay every page out at every width; what :file:`measure.js` says of each."""
     frames = "".join(
@@ -65,7 +62,7 @@ def opened(
         "utf-8",
     )
     command = [
-        browser(),
+        browser,
         "--headless",
         "--no-sandbox",
         "--disable-gpu",
@@ -165,13 +162,13 @@ def pages() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def light(pages: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return opened(pages, (NARROW, WIDE), tmp_path_factory.mktemp("light"))
+def light(browser: str, pages: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return opened(browser, pages, (NARROW, WIDE), tmp_path_factory.mktemp("light"))
 
 
 @pytest.fixture(scope="module")
-def dark(pages: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return opened(pages, (WIDE,), tmp_path_factory.mktemp("dark"), dark=True)
+def dark(browser: str, pages: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return opened(browser, pages, (WIDE,), tmp_path_factory.mktemp("dark"), dark=True)
 
 
 # -- what a browser makes of them --------------------------------------------------------------
@@ -204,12 +201,12 @@ def test_drawings_are_laid_out_clearly(light: Any) -> None:
         assert len(found["lines"]) > 20, at
 
 
-def test_drawings_by_themselves(tmp_path: Path) -> None:
+def test_drawings_by_themselves(browser: str, tmp_path: Path) -> None:
     drawings: dict[str, str] = {}
     for name, content in (("broken", broken()), ("long", long_names())):
         shown = pictures(sections(read_net(Source("x.net", content))))
         drawings |= {f"{name} {p.name}": f"<!doctype html>{svg(p)}" for p in shown}
-    for at, found in opened(drawings, (WIDE,), tmp_path).items():
+    for at, found in opened(browser, drawings, (WIDE,), tmp_path).items():
         assert found["overlaps"] == [], at
         assert found["outside"] == [], at
         assert found["crossed"] == [], at
@@ -267,7 +264,9 @@ def test_hostile_names_are_only_text(light: Any) -> None:
     assert light["failing", WIDE]["text"].count(HOSTILE) == 3  # title, sizes, note
 
 
-def test_the_measures_see_what_they_look_for(pages: dict[str, str], tmp_path: Path) -> None:
+def test_the_measures_see_what_they_look_for(
+    browser: str, pages: dict[str, str], tmp_path: Path
+) -> None:
     """Each measure, on a page with what it must find."""
     right = pages["right"]
 
@@ -286,7 +285,7 @@ def test_the_measures_see_what_they_look_for(pages: dict[str, str], tmp_path: Pa
         "resources": changed("<main>", '<main><img src="x.png">'),
         "scripts": changed("<main>", "<main><script>document.title = 1</script>"),
     }
-    measured = opened(faults, (NARROW,), tmp_path)
+    measured = opened(browser, faults, (NARROW,), tmp_path)
     for name in faults:
         found = measured[name, NARROW]
         seen = [c for c in found[name] if c[0] < 4.5] if name == "contrast" else found[name]

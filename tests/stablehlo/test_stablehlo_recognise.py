@@ -82,7 +82,7 @@ def test_fan_in_keeps_its_order() -> None:
 
 
 @pytest.mark.parametrize("name", NETS)
-@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("seed", [0, pytest.param(3, marks=pytest.mark.slow)])
 def test_every_break_that_changes_a_result_is_named(name: str, seed: int) -> None:
     """A change is found, near its line, exactly when it can change what the step computes."""
     net = NETS[name]

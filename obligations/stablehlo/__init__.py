@@ -8,7 +8,7 @@
 
 from obligations.stablehlo.evaluate import Evaluation, evaluate
 from obligations.stablehlo.graph import graph, values
-from obligations.stablehlo.reader import (
+from obligations.stablehlo.ir import (
     Argument,
     Dense,
     Function,
@@ -16,9 +16,9 @@ from obligations.stablehlo.reader import (
     Operation,
     Region,
     TensorType,
-    read,
     walk,
 )
+from obligations.stablehlo.reader import read
 from obligations.stablehlo.recognise import (
     BackStep,
     FanIn,

@@ -17,7 +17,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from obligations.errors import ObligationsError, nearest
-from obligations.stablehlo.reader import Dense, Function, Operation, TensorType
+from obligations.stablehlo.ir import Dense, Function, Operation, TensorType
 
 Array: TypeAlias = NDArray[Any]
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from obligations.errors import ObligationsError
-from obligations.stablehlo.reader import Dense, Function, Operation, TensorType
+from obligations.stablehlo.ir import Dense, Function, Operation, TensorType
 
 if TYPE_CHECKING:
     import networkx as nx

@@ -28,7 +28,7 @@ from obligations.stablehlo._records import (
 from obligations.stablehlo._results import results
 from obligations.stablehlo._terms import algebra
 from obligations.stablehlo.graph import values
-from obligations.stablehlo.reader import Function
+from obligations.stablehlo.ir import Function
 
 __all__ = [
     "BackStep",

@@ -111,13 +111,5 @@ def _logarithms(b: Backward, result: int) -> tuple[float, float] | None:
 
 def _reads(values: Values, result: int, states: set[int]) -> bool:
     """Whether a result is made of one of the optimizer's states, element by element."""
-    stack, seen = [result], {result}
-    while stack and len(seen) < _REACH:
-        value = values[stack.pop()]
-        if value.id in states:
-            return True
-        if value.kind in ELEMENTWISE:
-            new = [i for i in value.inputs if i not in seen]
-            seen.update(new)
-            stack.extend(new)
-    return False
+    made_of = values.above([result], lambda i, _: values[i].kind in ELEMENTWISE, _REACH)
+    return not made_of.isdisjoint(states)

@@ -112,6 +112,13 @@ class Operation:
         value = self.attributes.get(name, ())
         return cast("tuple[int, ...]", value if isinstance(value, tuple) else (value,))
 
+    @property
+    def replicas(self) -> int | None:
+        """How many replicas one group of an ``all_reduce`` has, where the text says."""
+        groups = self.attributes.get("replica_groups")
+        kind = groups.type if isinstance(groups, Dense) else None
+        return kind.shape[-1] if kind is not None and kind.shape else None
+
 
 @dataclass(frozen=True, slots=True)
 class Function:

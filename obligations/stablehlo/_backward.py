@@ -11,6 +11,16 @@ from typing import Any, cast
 
 import networkx as nx
 
+from obligations.stablehlo._affine import (
+    LEFT,
+    RESULT,
+    RIGHT,
+    Gradient,
+    Solved,
+    agree,
+    fits,
+    geometry,
+)
 from obligations.stablehlo._axes import MOVING, Trace, read_at, trace
 from obligations.stablehlo._forward import Forward, number, size, window
 from obligations.stablehlo._records import BackStep, FanIn, GradNode, Unmatched, Update
@@ -384,22 +394,9 @@ def _normalised(b: Backward, g: int, value: int, form: Terms) -> None:
 # ---- input-gradients of convolutions and dense layers
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """One spatial axis of the forward convolution: ``input = stride·output + dilation·tap - low``.
-
-    Read off the equation of a backward convolution, so it is what that one is the gradient of.
-    """
-
-    stride: int
-    dilation: int
-    low: int
-
-
 def _input_convolution(b: Backward, g: int, value: Value) -> None:
     """``value`` as the gradient, at cotangent ``g``, of a convolution in its input."""
     f, values = b.forward, b.values
-    numbers = value.attributes["dim_numbers"]
     left = trace(values, value.inputs[0], value.views[0], f.known.atoms)
     right = trace(values, value.inputs[1], value.views[1])
     name = values.name(right.base)
@@ -407,59 +404,37 @@ def _input_convolution(b: Backward, g: int, value: Value) -> None:
     if left.base != g or site is None or role != "weight" or site not in f.roles:
         return
     roles = f.roles[site]
-    left = read_at(left, roles.y_view)
-    axes: dict[Any, _Axis] = {}
+    spatial = range(len(value.view) - 2)
+    sides = (read_at(left, roles.y_view), right)
+    back = Gradient(value, roles, RESULT, LEFT, RIGHT, sides, [(1, 0) for _ in spatial])
+    axes: dict[Any, Solved] = {}
     taps: dict[Any, int] = {}
     straight = True
-    for k in range(len(value.view) - 2):
-        y, w = left.axes[numbers[0].index(k)], right.axes[numbers[1].index(k)]
-        stride = value.attributes["stride"][k]
-        spread, reach = value.attributes["lhs_dilate"][k], value.attributes["rhs_dilate"][k]
-        low = value.attributes["pad"][k][0]
-        # (y.scale·o + y.offset)·spread = stride·i + (w.scale·t + w.offset)·reach - low
-        which = _role(y.dim, roles.y_roles)
+    for k in spatial:
+        which = back.role(LEFT, k)
         which = k if which is None else which
-        shift = y.offset * spread + low - w.offset * reach
-        axes[which] = _Axis(
-            y.scale * spread // stride if stride else 0, -w.scale * reach // stride, -shift
-        )
-        taps[which] = value.views[1][numbers[1].index(k)]
-        straight &= taps[which] == 1 or _agree(which, _role(w.dim, roles.w_roles))
-    contracted = right.axes[numbers[1].index("i")]
-    produced = right.axes[numbers[1].index("o")]
-    w_roles = dict(enumerate(roles.w_roles))
-    out_roles: list[str | int | None] = []
-    for d in numbers[2]:
-        if d == "b":
-            out_roles.append(_role(left.axes[numbers[0].index("b")].dim, roles.y_roles))
-        elif d == "f":
-            out_roles.append("f")
-        else:
-            dim = left.axes[numbers[0].index(d)].dim
-            out_roles.append(_role(dim, roles.y_roles))
+        axes[which], taps[which] = back.solved(k), back.taps(k)
+        # A kernel of one tap has no order.
+        straight &= taps[which] == 1 or agree(which, back.role(RIGHT, k))
+    out_roles = tuple(
+        "f" if d == "f" else back.role(LEFT, d) for d in value.attributes["dim_numbers"][RESULT]
+    )
     end = value.id
-    if tuple(out_roles) != roles.x_roles:
+    if out_roles != roles.x_roles:
         for u in values.users(value.id):
             if values[u].kind == "transpose" and values[u].views[0] == value.view:
                 moved = tuple(out_roles[d] for d in values[u].attributes["dims"])
                 if moved == roles.x_roles:
-                    end, out_roles = u, list(moved)
-    order = [r for r in roles.y_roles if isinstance(r, int)]
-    done = [axes[r] for r in sorted(order) if r in axes]
+                    end, out_roles = u, moved
     attributes = {
-        "stride": tuple(a.stride for a in done),
-        "dilation": tuple(abs(a.dilation) for a in done),
-        "flipped": all(a.dilation > 0 or taps[r] == 1 for r, a in axes.items()),
-        "pad_low": tuple(a.low for a in done),
-        "phase": tuple(
-            abs(axes[r].dilation) * ((taps[r] - 1) // 2) - axes[r].low
-            for r in sorted(axes, key=str)
+        **geometry(
+            axes, taps, sorted(r for r in axes if isinstance(r, int) and r in roles.y_roles)
         ),
-        "kernel": tuple(taps[r] for r in sorted(axes, key=str)),
+        "flipped": all(a.dilation > 0 or taps[r] == 1 for r, a in axes.items()),
         "groups": value.attributes["feature_group_count"],
-        "contracts": w_roles.get(-1 if contracted.dim is None else contracted.dim),
-        "produces": w_roles.get(-1 if produced.dim is None else produced.dim),
-        "layout": tuple(out_roles) == roles.x_roles,
+        "contracts": back.role(RIGHT, "i"),
+        "produces": back.role(RIGHT, "o"),
+        "layout": out_roles == roles.x_roles,
         "straight": straight,
         "sizes": tuple(
             n for n, r in zip(values[end].view, out_roles, strict=True) if isinstance(r, int)
@@ -467,15 +442,6 @@ def _input_convolution(b: Backward, g: int, value: Value) -> None:
         "element": value.steps[0].operation.result_types[0].element,
     }
     _step(b, f.sites[site].kind, g, end, attributes, weight=name, site=site)
-
-
-def _role(dim: int | None, roles: tuple[Any, ...]) -> Any:
-    return None if dim is None or dim >= len(roles) else roles[dim]
-
-
-def _agree(a: Any, b: Any) -> bool:
-    """Whether two spatial roles are one, where both are known: rows meet rows."""
-    return not (isinstance(a, int) and isinstance(b, int)) or a == b
 
 
 def _input_dense(b: Backward, g: int, value: Value) -> None:
@@ -517,12 +483,14 @@ def _update(b: Backward, place: int, result: int, reach: set[int]) -> None:
             return kind == "all_reduce" or (kind in ELEMENTWISE and i not in b.cotangents)
         return kind in ELEMENTWISE or kind == "broadcast_in_dim"
 
-    met = values.above([result], onward)
-    tail, beside = met & reach, [values[i] for i in met - reach]
+    upward = nx.subgraph_view(values.graph.reverse(copy=False), filter_edge=onward)
+    # Left to itself, the walk counts the whole graph for a depth that cannot be exceeded.
+    met = list(nx.dfs_postorder_nodes(upward, result, depth_limit=len(values.table)))
+    tail, beside = reach.intersection(met), [values[i] for i in met if i not in reach]
     arguments = {v.id for v in beside if v.kind == "argument"}
     constants = {v.number for v in beside if v.kind == "splat"}
-    # Of several all-reduces in a row, the one that is computed first.
-    reduced = min((i for i in tail if values[i].kind == "all_reduce"), default=None)
+    # Of several all-reduces, the innermost along first operands.
+    reduced = next((i for i in met if values[i].kind == "all_reduce" and i in tail), None)
     ends = [
         values[i]
         for i in tail
@@ -696,7 +664,6 @@ _Found = tuple[str, "int | None", "int | None", dict[str, Any]]
 
 def _weight_convolution(b: Backward, whole: Trace, value: Value, site: int | None) -> _Found | None:
     f, values = b.forward, b.values
-    numbers = value.attributes["dim_numbers"]
     left = trace(values, value.inputs[0], value.views[0], f.known.atoms)
     right = trace(values, value.inputs[1], value.views[1], f.known.atoms)
     if right.base in b.cotangents or left.base in f.inside:
@@ -716,76 +683,39 @@ def _weight_convolution(b: Backward, whole: Trace, value: Value, site: int | Non
         return "conv", x.base, y.base, attributes
     # In a one-pixel or one-channel layer, what is moved may be seen as a reshape.
     x, y = read_at(x, roles.x_view), read_at(y, roles.y_view)
-    left, right = (x, y) if x_first else (y, x)
-    taps = {a.dim: (d, a) for d, a in enumerate(whole.axes) if a.dim is not None}
-    axes: dict[Any, _Axis] = {}
-    kernel: dict[Any, int] = {}
+    ours, theirs = (LEFT, RIGHT) if x_first else (RIGHT, LEFT)
+    out = value.attributes["dim_numbers"][RESULT]
+    spatial = range(len(value.view) - 2)
+    places = {a.dim: d for d, a in enumerate(whole.axes) if a.dim is not None}
     layout: list[Any] = [None] * len(whole.axes)
+    # Place `t` of the weight's gradient is place `scale · (t - offset)` of the product.
+    taken = {a.dim: (a.scale, -a.scale * a.offset) for a in whole.axes}
+    read = [taken.get(out.index(k), (1, 0)) for k in spatial]
+    sides = (x, y) if x_first else (y, x)
+    back = Gradient(value, roles, ours, theirs, RESULT, sides, read)
+    axes: dict[Any, Solved] = {}
+    kernel: dict[Any, int] = {}
     straight = True
-    for k in range(len(value.view) - 2):
-        u, v = left.axes[numbers[0].index(k)], right.axes[numbers[1].index(k)]
-        out = numbers[2].index(k)
-        spread, reach = value.attributes["lhs_dilate"][k], value.attributes["rhs_dilate"][k]
-        stride, low = value.attributes["stride"][k], value.attributes["pad"][k][0]
-        d, tap = taps.get(out, (None, None))
-        sign = tap.scale if tap is not None else 1
-        start = tap.offset if tap is not None else 0
-        # (u.scale·i + u.offset)·spread
-        #   = stride·sign·(t - start) + (v.scale·j + v.offset)·reach - low
-        if x_first:
-            axis = _Axis(
-                v.scale * reach,
-                stride * sign,
-                -(v.offset * reach - low - u.offset * spread - stride * sign * start),
-            )
-        else:
-            axis = _Axis(
-                u.scale * spread,
-                -stride * sign,
-                -(u.offset * spread + low - v.offset * reach + stride * sign * start),
-            )
-        mine = x.axes[(numbers[0] if x_first else numbers[1]).index(k)]
-        which = _role(mine.dim, roles.x_roles)
-        other = y.axes[(numbers[1] if x_first else numbers[0]).index(k)]
-        straight &= _agree(which, _role(other.dim, roles.y_roles))
-        axes[which] = axis
-        kernel[which] = value.view[out]
-        if d is not None:
-            layout[d] = which
-    first = x if x_first else y
-    for axis_of, letter, out_letter in ((left, "b", "b"), (right, "o", "f")):
-        out = numbers[2].index(out_letter)
-        dim = axis_of.axes[numbers[0 if letter == "b" else 1].index(letter)].dim
-        table = roles.x_roles if (axis_of is left) == (first is x) else roles.y_roles
-        role = _role(dim, table)
-        d, _tap = taps.get(out, (None, None))
-        if d is not None:
-            side = "i" if table is roles.x_roles else "o"
-            layout[d] = side if role == "f" else role
-    summed = (
-        _role(left.axes[numbers[0].index("f")].dim, roles.x_roles if x_first else roles.y_roles),
-        _role(right.axes[numbers[1].index("i")].dim, roles.y_roles if x_first else roles.x_roles),
-    )
-    ordered = sorted(axes, key=str)
-    attributes.update(
-        stride=tuple(axes[r].stride for r in ordered),
-        dilation=tuple(abs(axes[r].dilation) for r in ordered),
-        pad_low=tuple(axes[r].low for r in ordered),
-        phase=tuple(abs(axes[r].dilation) * ((kernel[r] - 1) // 2) - axes[r].low for r in ordered),
-        kernel=tuple(kernel[r] for r in ordered),
-        flipped=any(axes[r].dilation < 0 and kernel[r] > 1 for r in ordered),
-        layout=tuple(layout),
-        layout_fits=_fits(tuple(layout), roles.w_roles),
-        straight=straight,
-        sums=summed,
-    )
+    for k in spatial:
+        which = back.role(ours, k)
+        axes[which], kernel[which] = back.solved(k), back.taps(k)
+        straight &= agree(which, back.role(theirs, k))
+        if out.index(k) in places:
+            layout[places[out.index(k)]] = which
+    for side, letter, of_result in ((LEFT, "b", "b"), (RIGHT, "o", "f")):
+        role = back.role(side, letter)
+        if out.index(of_result) in places:
+            features = "i" if side == ours else "o"
+            layout[places[out.index(of_result)]] = features if role == "f" else role
+    attributes |= {
+        **geometry(axes, kernel, sorted(axes, key=str)),
+        "flipped": any(a.dilation < 0 and kernel[r] > 1 for r, a in axes.items()),
+        "layout": tuple(layout),
+        "layout_fits": fits(tuple(layout), roles.w_roles),
+        "straight": straight,
+        "sums": (back.role(LEFT, "f"), back.role(RIGHT, "i")),
+    }
     return "conv", x.base, y.base, attributes
-
-
-def _fits(layout: tuple[Any, ...], roles: tuple[Any, ...]) -> bool:
-    """Whether the gradient's dimensions are the weight's, where both are known."""
-    pairs = zip(layout, roles, strict=True)
-    return all(a is None or r is None or a == r for a, r in pairs)
 
 
 def _weight_dense(b: Backward, whole: Trace, value: Value) -> _Found | None:

@@ -17,12 +17,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from obligations.errors import ObligationsError, nearest
-from obligations.stablehlo.ir import Dense, Function, Operation, TensorType
+from obligations.stablehlo.ir import MAX_CALLS, Dense, Function, Operation, TensorType
 
 Array: TypeAlias = NDArray[Any]
-
-#: Deepest chain of calls between functions.
-MAX_CALLS = 32
 
 
 @dataclass(frozen=True, slots=True)

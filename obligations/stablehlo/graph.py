@@ -18,10 +18,9 @@ from typing import Any, TypeAlias, cast
 import networkx as nx
 
 from obligations.errors import ObligationsError
-from obligations.stablehlo.ir import Dense, Function, Operation, TensorType
+from obligations.stablehlo.ir import MAX_CALLS, Dense, Function, Operation, TensorType
 
-#: Deepest chain of calls between functions that is followed, and the most operations met so.
-MAX_CALLS = 32
+#: The most operations that are met, calls followed.
 MAX_OPERATIONS = 2_000_000
 
 

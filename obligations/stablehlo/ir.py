@@ -10,6 +10,9 @@ from typing import TypeAlias, cast
 
 from obligations.errors import Source
 
+#: Deepest chain of calls between functions that is followed.
+MAX_CALLS = 32
+
 
 @dataclass(frozen=True, slots=True)
 class TensorType:

@@ -158,7 +158,7 @@ ELEMENTWISE = frozenset({
     "maximum", "minimum", "clamp", "compare", "select",
 })
 # fmt: on
-#: Those that a cotangent goes through unchanged but for a factor.
+#: Those that a sum of products is written with.
 LINEAR = frozenset({"add", "subtract", "multiply", "divide", "negate"})
 _COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 #: Not the same value when written twice.

@@ -6,15 +6,27 @@ import heapq
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import chain, islice
 from typing import Any, cast
 
+import networkx as nx
+
+from obligations.stablehlo._affine import (
+    LEFT,
+    RESULT,
+    RIGHT,
+    Gradient,
+    Solved,
+    agree,
+    fits,
+    geometry,
+)
 from obligations.stablehlo._axes import MOVING, Trace, read_at, trace
 from obligations.stablehlo._forward import Forward, number, size, window
 from obligations.stablehlo._records import BackStep, FanIn, GradNode, Unmatched, Update
 from obligations.stablehlo._terms import Atom, Terms, is_sum, leaves, scaled, terms, tidy
-from obligations.stablehlo.value_graph import ELEMENTWISE, Value, Values
+from obligations.stablehlo.value_graph import ELEMENTWISE, LINEAR, Value, Values
 
-_LINEAR = frozenset({"add", "subtract", "multiply", "divide", "negate"})
 #: How many values are looked at for the end of one BatchNorm's input-gradient.
 _REACH = 160
 
@@ -44,14 +56,14 @@ def backward(f: Forward) -> Backward:
     out = Backward(f, set())
     if f.seed is None:
         return out
-    out.depends = _descendants(f.values, [f.seed])
+    out.depends = f.values.below([f.seed])
     _reached(out, f.seed)
     while out.queue:
         _uses(out, heapq.heappop(out.queue))
     # First what depends on the loss; then, for a parameter without such an update, what depends on
     # any activation, so that a gradient that lost its cotangent is still seen where it stands.
     computed = {i for i in f.inside if f.values[i].kind not in ("argument", "splat", "constant")}
-    for reach in (out.depends, _descendants(f.values, computed)):
+    for reach in (out.depends, f.values.below(computed)):
         for place, result in enumerate(f.values.returned):
             _update(out, place, result, reach)
     _missing(out)
@@ -70,17 +82,6 @@ def _missing(b: Backward) -> None:
         value = "" if result is None else values.name(result)
         line = f.values.function.operations[-1].line if result is None else values[result].line
         b.gradients[name] = GradNode(name, role, "missing", None, None, value, {}, line, site)
-
-
-def _descendants(values: Values, start: Iterable[int]) -> set[int]:
-    out = set(start)
-    stack = list(out)
-    while stack:
-        for u in values[stack.pop()].users:
-            if u not in out:
-                out.add(u)
-                stack.append(u)
-    return out
 
 
 def _reached(b: Backward, value: int) -> None:
@@ -120,24 +121,19 @@ def _step(
 
 def _explain(b: Backward, start: int, end: int) -> int:
     """Mark what lies between two values as accounted for; the first line of it."""
-    values, stack = b.values, [end]
-    seen = {end}
-    first = values[end].line
-    while stack:
-        v = stack.pop()
-        b.explained.add(v)
-        first = min(first, values[v].line)
-        for i in values[v].inputs:
-            if i > start and i not in seen and i in b.depends and i not in b.cotangents:
-                seen.add(i)
-                stack.append(i)
-    return first
+
+    def between(_: int, operand: int) -> bool:
+        return operand > start and operand in b.depends and operand not in b.cotangents
+
+    part = b.values.above([end], between)
+    b.explained |= part
+    return min(b.values[v].line for v in part)
 
 
 def _uses(b: Backward, g: int) -> None:
     """Every step that reads the cotangent ``g``."""
     values = b.values
-    for u in list(values[g].users):
+    for u in values.users(g):
         value = values[u]
         match value.kind:
             case "select":
@@ -152,7 +148,7 @@ def _uses(b: Backward, g: int) -> None:
             case "broadcast_in_dim":
                 _spread(b, g, value)
         if value.kind in ("multiply", "divide") and scaled(values, u)[0] == g:
-            for w in value.users:
+            for w in values.users(u):
                 if values[w].kind == "broadcast_in_dim":
                     _spread(b, g, values[w])
     for u in _after_moving(values, g):
@@ -165,18 +161,8 @@ def _uses(b: Backward, g: int) -> None:
 
 def _after_moving(values: Values, start: int) -> list[int]:
     """The users of a value and of what transposes, pads and reverses make of it."""
-    out: list[int] = []
-    stack, seen = [start], {start}
-    while stack:
-        for u in values[stack.pop()].users:
-            if u in seen:
-                continue
-            seen.add(u)
-            if values[u].kind in MOVING:
-                stack.append(u)
-            else:
-                out.append(u)
-    return sorted(out)
+    reached = values.below([start], lambda v, _: v == start or values[v].kind in MOVING)
+    return sorted(u for u in reached if u != start and values[u].kind not in MOVING)
 
 
 # ---- masks, dropout, fan-in, pools
@@ -225,7 +211,7 @@ def _mask(b: Backward, g: int, value: Value) -> None:
         return
     tests = found[1]
     # A two-sided mask may be two selects, one within the other.
-    outer = [b.values[u] for u in value.users]
+    outer = [b.values[u] for u in b.values.users(value.id)]
     if len(outer) == 1 and outer[0].kind == "select":
         wider = _selected(b.values, outer[0])
         if wider is not None and wider[0] == value.id and wider[1][0][0] == tests[0][0]:
@@ -304,7 +290,7 @@ def _spread(b: Backward, g: int, value: Value) -> None:
     end, (core, factor) = value.id, scaled(values, value.id)
     if core != g:
         return
-    for u in value.users:
+    for u in values.users(value.id):
         whole, n = scaled(values, u)
         if values[u].kind in ("multiply", "divide") and whole == g:
             end, factor = u, n
@@ -324,29 +310,28 @@ def _batchnorm(b: Backward, g: int) -> None:
     """
     values = b.values
     full = size(values[g])
-    queue = list(dict.fromkeys(values[g].users))
-    heapq.heapify(queue)
-    seen = set(queue)
+
+    def onward(v: int, u: int) -> bool:
+        value = values[v]
+        if v == g:
+            return True
+        if v in b.cotangents or value.kind not in (*LINEAR, "reduce", "broadcast_in_dim"):
+            return False
+        # What is summed comes back by a broadcast; what does not is a parameter's gradient.
+        back = values[u].kind in ("broadcast_in_dim", "multiply", "divide", "negate")
+        return back or size(value) == full
+
+    # The first values in order: none of them is more steps away than there are of them.
+    layers = nx.bfs_layers(nx.subgraph_view(values.graph, filter_edge=onward), [g])
+    near = sorted(chain.from_iterable(islice(layers, 1, _REACH + 1)))
     best: dict[int, tuple[int, Terms]] = {}
-    for _ in range(_REACH):
-        if not queue:
-            break
-        value = values[heapq.heappop(queue)]
-        if value.id in b.cotangents or value.kind not in (*_LINEAR, "reduce", "broadcast_in_dim"):
+    for value in (values[u] for u in near[:_REACH]):
+        if value.id in b.cotangents or value.kind not in LINEAR or size(value) != full:
             continue
-        spread = size(value) == full
-        if spread and value.kind in _LINEAR:
-            form = terms(b.forward.known, value.id)
-            k = _like_batchnorm(form, g)
-            if k is not None and (k not in best or len(form) >= len(best[k][1])):
-                best[k] = value.id, form
-        for u in value.users:
-            kind = values[u].kind
-            # What is summed comes back by a broadcast; what does not is a parameter's gradient.
-            back = kind in ("broadcast_in_dim", "multiply", "divide", "negate")
-            if u not in seen and (spread or back):
-                seen.add(u)
-                heapq.heappush(queue, u)
+        form = terms(b.forward.known, value.id)
+        k = _like_batchnorm(form, g)
+        if k is not None and (k not in best or len(form) >= len(best[k][1])):
+            best[k] = value.id, form
     for value_id, form in best.values():
         _normalised(b, g, value_id, form)
 
@@ -409,22 +394,9 @@ def _normalised(b: Backward, g: int, value: int, form: Terms) -> None:
 # ---- input-gradients of convolutions and dense layers
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
-    """One spatial axis of the forward convolution: ``input = stride·output + dilation·tap - low``.
-
-    Read off the equation of a backward convolution, so it is what that one is the gradient of.
-    """
-
-    stride: int
-    dilation: int
-    low: int
-
-
 def _input_convolution(b: Backward, g: int, value: Value) -> None:
     """``value`` as the gradient, at cotangent ``g``, of a convolution in its input."""
     f, values = b.forward, b.values
-    numbers = value.attributes["dim_numbers"]
     left = trace(values, value.inputs[0], value.views[0], f.known.atoms)
     right = trace(values, value.inputs[1], value.views[1])
     name = values.name(right.base)
@@ -432,59 +404,37 @@ def _input_convolution(b: Backward, g: int, value: Value) -> None:
     if left.base != g or site is None or role != "weight" or site not in f.roles:
         return
     roles = f.roles[site]
-    left = read_at(left, roles.y_view)
-    axes: dict[Any, _Axis] = {}
+    spatial = range(len(value.view) - 2)
+    sides = (read_at(left, roles.y_view), right)
+    back = Gradient(value, roles, RESULT, LEFT, RIGHT, sides, [(1, 0) for _ in spatial])
+    axes: dict[Any, Solved] = {}
     taps: dict[Any, int] = {}
     straight = True
-    for k in range(len(value.view) - 2):
-        y, w = left.axes[numbers[0].index(k)], right.axes[numbers[1].index(k)]
-        stride = value.attributes["stride"][k]
-        spread, reach = value.attributes["lhs_dilate"][k], value.attributes["rhs_dilate"][k]
-        low = value.attributes["pad"][k][0]
-        # (y.scale·o + y.offset)·spread = stride·i + (w.scale·t + w.offset)·reach - low
-        which = _role(y.dim, roles.y_roles)
+    for k in spatial:
+        which = back.role(LEFT, k)
         which = k if which is None else which
-        shift = y.offset * spread + low - w.offset * reach
-        axes[which] = _Axis(
-            y.scale * spread // stride if stride else 0, -w.scale * reach // stride, -shift
-        )
-        taps[which] = value.views[1][numbers[1].index(k)]
-        straight &= taps[which] == 1 or _agree(which, _role(w.dim, roles.w_roles))
-    contracted = right.axes[numbers[1].index("i")]
-    produced = right.axes[numbers[1].index("o")]
-    w_roles = dict(enumerate(roles.w_roles))
-    out_roles: list[str | int | None] = []
-    for d in numbers[2]:
-        if d == "b":
-            out_roles.append(_role(left.axes[numbers[0].index("b")].dim, roles.y_roles))
-        elif d == "f":
-            out_roles.append("f")
-        else:
-            dim = left.axes[numbers[0].index(d)].dim
-            out_roles.append(_role(dim, roles.y_roles))
+        axes[which], taps[which] = back.solved(k), back.taps(k)
+        # A kernel of one tap has no order.
+        straight &= taps[which] == 1 or agree(which, back.role(RIGHT, k))
+    out_roles = tuple(
+        "f" if d == "f" else back.role(LEFT, d) for d in value.attributes["dim_numbers"][RESULT]
+    )
     end = value.id
-    if tuple(out_roles) != roles.x_roles:
-        for u in value.users:
+    if out_roles != roles.x_roles:
+        for u in values.users(value.id):
             if values[u].kind == "transpose" and values[u].views[0] == value.view:
                 moved = tuple(out_roles[d] for d in values[u].attributes["dims"])
                 if moved == roles.x_roles:
-                    end, out_roles = u, list(moved)
-    order = [r for r in roles.y_roles if isinstance(r, int)]
-    done = [axes[r] for r in sorted(order) if r in axes]
+                    end, out_roles = u, moved
     attributes = {
-        "stride": tuple(a.stride for a in done),
-        "dilation": tuple(abs(a.dilation) for a in done),
-        "flipped": all(a.dilation > 0 or taps[r] == 1 for r, a in axes.items()),
-        "pad_low": tuple(a.low for a in done),
-        "phase": tuple(
-            abs(axes[r].dilation) * ((taps[r] - 1) // 2) - axes[r].low
-            for r in sorted(axes, key=str)
+        **geometry(
+            axes, taps, sorted(r for r in axes if isinstance(r, int) and r in roles.y_roles)
         ),
-        "kernel": tuple(taps[r] for r in sorted(axes, key=str)),
+        "flipped": all(a.dilation > 0 or taps[r] == 1 for r, a in axes.items()),
         "groups": value.attributes["feature_group_count"],
-        "contracts": w_roles.get(-1 if contracted.dim is None else contracted.dim),
-        "produces": w_roles.get(-1 if produced.dim is None else produced.dim),
-        "layout": tuple(out_roles) == roles.x_roles,
+        "contracts": back.role(RIGHT, "i"),
+        "produces": back.role(RIGHT, "o"),
+        "layout": out_roles == roles.x_roles,
         "straight": straight,
         "sizes": tuple(
             n for n, r in zip(values[end].view, out_roles, strict=True) if isinstance(r, int)
@@ -492,15 +442,6 @@ def _input_convolution(b: Backward, g: int, value: Value) -> None:
         "element": value.steps[0].operation.result_types[0].element,
     }
     _step(b, f.sites[site].kind, g, end, attributes, weight=name, site=site)
-
-
-def _role(dim: int | None, roles: tuple[Any, ...]) -> Any:
-    return None if dim is None or dim >= len(roles) else roles[dim]
-
-
-def _agree(a: Any, b: Any) -> bool:
-    """Whether two spatial roles are one, where both are known: rows meet rows."""
-    return not (isinstance(a, int) and isinstance(b, int)) or a == b
 
 
 def _input_dense(b: Backward, g: int, value: Value) -> None:
@@ -535,37 +476,32 @@ def _update(b: Backward, place: int, result: int, reach: set[int]) -> None:
     target = values[parameter]
     if target.name in b.updates:
         return
-    tail: set[int] = set()
-    ends: list[int] = []
-    arguments: set[int] = set()
-    constants: set[float] = set()
-    replicas, reduce_line = None, None
-    stack = [result]
-    while stack:
-        i = stack.pop()
-        if i in tail:
-            continue
-        tail.add(i)
-        value = values[i]
-        if value.kind == "all_reduce":
-            reduce_line = value.line
-            groups = value.steps[0].operation.attributes.get("replica_groups")
-            kind = getattr(groups, "type", None)
-            replicas = kind.shape[-1] if kind is not None and kind.shape else None
-            stack.append(value.inputs[0])
-        elif value.kind in ELEMENTWISE and i not in b.cotangents:
-            for j in value.inputs:
-                if j in reach:
-                    stack.append(j)
-                else:
-                    _outside(values, j, arguments, constants)
-        elif size(value) == size(target) and value.kind != "broadcast_in_dim":
-            ends.append(i)
-    if not ends:
+
+    def onward(i: int, _: int) -> bool:
+        kind = values[i].kind
+        if i in reach:
+            return kind == "all_reduce" or (kind in ELEMENTWISE and i not in b.cotangents)
+        return kind in ELEMENTWISE or kind == "broadcast_in_dim"
+
+    upward = nx.subgraph_view(values.graph.reverse(copy=False), filter_edge=onward)
+    # Left to itself, the walk counts the whole graph for a depth that cannot be exceeded.
+    met = list(nx.dfs_postorder_nodes(upward, result, depth_limit=len(values.table)))
+    tail, beside = reach.intersection(met), [values[i] for i in met if i not in reach]
+    arguments = {v.id for v in beside if v.kind == "argument"}
+    constants = {v.number for v in beside if v.kind == "splat"}
+    # Of several all-reduces, the innermost along first operands.
+    reduced = next((i for i in met if values[i].kind == "all_reduce" and i in tail), None)
+    ends = [
+        values[i]
+        for i in tail
+        if values[i].kind not in ("all_reduce", "broadcast_in_dim")
+        and (values[i].kind not in ELEMENTWISE or i in b.cotangents)
+    ]
+    core = min((v.id for v in ends if size(v) == size(target)), default=None)
+    if core is None:
         return
-    core = min(ends)
     # A scale by a deviation may follow the sum of a BatchNorm's scale gradient.
-    for u in values[core].users:
+    for u in values.users(core):
         other = [i for i in values[u].inputs if i != core]
         if u in tail and values[u].kind in ("multiply", "divide") and len(other) == 1:
             form = terms(b.forward.known, other[0])
@@ -584,8 +520,8 @@ def _update(b: Backward, place: int, result: int, reach: set[int]) -> None:
         place,
         tuple(values.name(a) for a in states),
         tuple(sorted(constants)),
-        replicas,
-        reduce_line,
+        None if reduced is None else values[reduced].steps[0].operation.replicas,
+        None if reduced is None else values[reduced].line,
         values[result].line,
         _signs(values, result, core, tail),
     )
@@ -656,21 +592,6 @@ def _spine(values: Values, index: int) -> int | None:
     return None
 
 
-def _outside(values: Values, index: int, arguments: set[int], constants: set[float]) -> None:
-    """Arguments and numbers an operand of the tail is made of."""
-    stack, seen = [index], {index}
-    while stack:
-        value = values[stack.pop()]
-        if value.kind == "argument":
-            arguments.add(value.id)
-        elif value.kind == "splat":
-            constants.add(value.number)
-        elif value.kind in ELEMENTWISE or value.kind == "broadcast_in_dim":
-            new = [i for i in value.inputs if i not in seen]
-            seen.update(new)
-            stack.extend(new)
-
-
 def _optimizer(b: Backward, tail: set[int], parameter: int, states: list[int]) -> str:
     values = b.values
     divisions = [
@@ -691,35 +612,18 @@ def _optimizer(b: Backward, tail: set[int], parameter: int, states: list[int]) -
                 for x, y in ((a, c), (c, a)):
                     if values[y].kind == "rsqrt":
                         numerators.append(x)
-    found: set[int] = set()
-    for n in numerators:
-        _leaf_arguments(values, n, tail, found)
+
+    def onward(i: int, _: int) -> bool:
+        kind = values[i].kind
+        return kind == "multiply" or (i in tail and kind in ELEMENTWISE)
+
+    found = values.above(numerators, onward)
     return "adam" if any(s in found for s in states) else "rmsprop"
 
 
 def _has_root(values: Values, index: int, tail: set[int]) -> bool:
-    stack, seen = [index], {index}
-    while stack:
-        value = values[stack.pop()]
-        if value.kind in ("sqrt", "rsqrt"):
-            return True
-        if value.kind in _LINEAR:
-            new = [i for i in value.inputs if i not in seen and i in tail]
-            seen.update(new)
-            stack.extend(new)
-    return False
-
-
-def _leaf_arguments(values: Values, index: int, tail: set[int], found: set[int]) -> None:
-    stack, seen = [index], {index}
-    while stack:
-        i = stack.pop()
-        if values[i].kind == "argument":
-            found.add(i)
-        elif (i in tail and values[i].kind in ELEMENTWISE) or values[i].kind == "multiply":
-            new = [j for j in values[i].inputs if j not in seen]
-            seen.update(new)
-            stack.extend(new)
+    read = values.above([index], lambda i, j: values[i].kind in LINEAR and j in tail)
+    return any(values[i].kind in ("sqrt", "rsqrt") for i in read)
 
 
 def _gradient(b: Backward, parameter: str, node: int) -> GradNode:
@@ -760,7 +664,6 @@ _Found = tuple[str, "int | None", "int | None", dict[str, Any]]
 
 def _weight_convolution(b: Backward, whole: Trace, value: Value, site: int | None) -> _Found | None:
     f, values = b.forward, b.values
-    numbers = value.attributes["dim_numbers"]
     left = trace(values, value.inputs[0], value.views[0], f.known.atoms)
     right = trace(values, value.inputs[1], value.views[1], f.known.atoms)
     if right.base in b.cotangents or left.base in f.inside:
@@ -780,76 +683,39 @@ def _weight_convolution(b: Backward, whole: Trace, value: Value, site: int | Non
         return "conv", x.base, y.base, attributes
     # In a one-pixel or one-channel layer, what is moved may be seen as a reshape.
     x, y = read_at(x, roles.x_view), read_at(y, roles.y_view)
-    left, right = (x, y) if x_first else (y, x)
-    taps = {a.dim: (d, a) for d, a in enumerate(whole.axes) if a.dim is not None}
-    axes: dict[Any, _Axis] = {}
-    kernel: dict[Any, int] = {}
+    ours, theirs = (LEFT, RIGHT) if x_first else (RIGHT, LEFT)
+    out = value.attributes["dim_numbers"][RESULT]
+    spatial = range(len(value.view) - 2)
+    places = {a.dim: d for d, a in enumerate(whole.axes) if a.dim is not None}
     layout: list[Any] = [None] * len(whole.axes)
+    # Place `t` of the weight's gradient is place `scale · (t - offset)` of the product.
+    taken = {a.dim: (a.scale, -a.scale * a.offset) for a in whole.axes}
+    read = [taken.get(out.index(k), (1, 0)) for k in spatial]
+    sides = (x, y) if x_first else (y, x)
+    back = Gradient(value, roles, ours, theirs, RESULT, sides, read)
+    axes: dict[Any, Solved] = {}
+    kernel: dict[Any, int] = {}
     straight = True
-    for k in range(len(value.view) - 2):
-        u, v = left.axes[numbers[0].index(k)], right.axes[numbers[1].index(k)]
-        out = numbers[2].index(k)
-        spread, reach = value.attributes["lhs_dilate"][k], value.attributes["rhs_dilate"][k]
-        stride, low = value.attributes["stride"][k], value.attributes["pad"][k][0]
-        d, tap = taps.get(out, (None, None))
-        sign = tap.scale if tap is not None else 1
-        start = tap.offset if tap is not None else 0
-        # (u.scale·i + u.offset)·spread
-        #   = stride·sign·(t - start) + (v.scale·j + v.offset)·reach - low
-        if x_first:
-            axis = _Axis(
-                v.scale * reach,
-                stride * sign,
-                -(v.offset * reach - low - u.offset * spread - stride * sign * start),
-            )
-        else:
-            axis = _Axis(
-                u.scale * spread,
-                -stride * sign,
-                -(u.offset * spread + low - v.offset * reach + stride * sign * start),
-            )
-        mine = x.axes[(numbers[0] if x_first else numbers[1]).index(k)]
-        which = _role(mine.dim, roles.x_roles)
-        other = y.axes[(numbers[1] if x_first else numbers[0]).index(k)]
-        straight &= _agree(which, _role(other.dim, roles.y_roles))
-        axes[which] = axis
-        kernel[which] = value.view[out]
-        if d is not None:
-            layout[d] = which
-    first = x if x_first else y
-    for axis_of, letter, out_letter in ((left, "b", "b"), (right, "o", "f")):
-        out = numbers[2].index(out_letter)
-        dim = axis_of.axes[numbers[0 if letter == "b" else 1].index(letter)].dim
-        table = roles.x_roles if (axis_of is left) == (first is x) else roles.y_roles
-        role = _role(dim, table)
-        d, _tap = taps.get(out, (None, None))
-        if d is not None:
-            side = "i" if table is roles.x_roles else "o"
-            layout[d] = side if role == "f" else role
-    summed = (
-        _role(left.axes[numbers[0].index("f")].dim, roles.x_roles if x_first else roles.y_roles),
-        _role(right.axes[numbers[1].index("i")].dim, roles.y_roles if x_first else roles.x_roles),
-    )
-    ordered = sorted(axes, key=str)
-    attributes.update(
-        stride=tuple(axes[r].stride for r in ordered),
-        dilation=tuple(abs(axes[r].dilation) for r in ordered),
-        pad_low=tuple(axes[r].low for r in ordered),
-        phase=tuple(abs(axes[r].dilation) * ((kernel[r] - 1) // 2) - axes[r].low for r in ordered),
-        kernel=tuple(kernel[r] for r in ordered),
-        flipped=any(axes[r].dilation < 0 and kernel[r] > 1 for r in ordered),
-        layout=tuple(layout),
-        layout_fits=_fits(tuple(layout), roles.w_roles),
-        straight=straight,
-        sums=summed,
-    )
+    for k in spatial:
+        which = back.role(ours, k)
+        axes[which], kernel[which] = back.solved(k), back.taps(k)
+        straight &= agree(which, back.role(theirs, k))
+        if out.index(k) in places:
+            layout[places[out.index(k)]] = which
+    for side, letter, of_result in ((LEFT, "b", "b"), (RIGHT, "o", "f")):
+        role = back.role(side, letter)
+        if out.index(of_result) in places:
+            features = "i" if side == ours else "o"
+            layout[places[out.index(of_result)]] = features if role == "f" else role
+    attributes |= {
+        **geometry(axes, kernel, sorted(axes, key=str)),
+        "flipped": any(a.dilation < 0 and kernel[r] > 1 for r, a in axes.items()),
+        "layout": tuple(layout),
+        "layout_fits": fits(tuple(layout), roles.w_roles),
+        "straight": straight,
+        "sums": (back.role(LEFT, "f"), back.role(RIGHT, "i")),
+    }
     return "conv", x.base, y.base, attributes
-
-
-def _fits(layout: tuple[Any, ...], roles: tuple[Any, ...]) -> bool:
-    """Whether the gradient's dimensions are the weight's, where both are known."""
-    pairs = zip(layout, roles, strict=True)
-    return all(a is None or r is None or a == r for a, r in pairs)
 
 
 def _weight_dense(b: Backward, whole: Trace, value: Value) -> _Found | None:
@@ -939,13 +805,13 @@ def _leftovers(b: Backward) -> None:
         ):
             b.unmatched.append(Unmatched(value.kind, None, value.name, value.line))
     for g in sorted(b.cotangents):
-        if not values[g].users and g not in values.returned:
+        if not values.users(g) and g not in values.returned:
             name = values.name(g)
             b.unmatched.append(Unmatched("unused cotangent", name, name, values[g].line))
-        for u in values[g].users:
+        for u in values.users(g):
             if u in b.explained or u in b.cotangents or g in tails:
                 continue
-            if is_sum(values, values[u]) and not values[u].users:
+            if is_sum(values, values[u]) and not values.users(u):
                 continue
             b.unmatched.append(
                 Unmatched(values[u].kind, values.name(g), values.name(u), values[u].line)

@@ -10,7 +10,7 @@ from typing import Any
 from obligations.stablehlo._axes import Trace, trace
 from obligations.stablehlo._records import Loss, Site, Unmatched
 from obligations.stablehlo._terms import Algebra, is_sum, scaled, terms, tidy
-from obligations.stablehlo.value_graph import Value, Values
+from obligations.stablehlo.value_graph import LINEAR, Value, Values
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +53,12 @@ def forward(known: Algebra) -> Forward:
     values = known.values
     found = _loss(known)
     if found is None:
-        ends: Iterable[int] = values.returned
-        out = Forward(known, ancestors(values, ends), None, None)
+        out = Forward(known, values.above(values.returned), None, None)
     else:
         loss, logits, seed = found
-        out = Forward(known, ancestors(values, [logits]), loss, seed)
+        out = Forward(known, values.above([logits]), loss, seed)
     for index in sorted(out.inside):
         _site(out, values[index])
-    return out
-
-
-def ancestors(values: Values, ends: Iterable[int]) -> set[int]:
-    """``ends`` and all values they are computed from."""
-    out = set(ends)
-    stack = list(out)
-    while stack:
-        for i in values[stack.pop()].inputs:
-            if i not in out:
-                out.add(i)
-                stack.append(i)
     return out
 
 
@@ -88,7 +75,8 @@ def size(value: Value) -> int:
 
 # ---- the loss
 
-_LINEAR = frozenset({"add", "subtract", "multiply", "divide", "negate"})
+#: How many values are looked at for the seed.
+_REACH = 200
 
 
 def _loss(known: Algebra) -> tuple[Loss, int, int] | None:
@@ -125,43 +113,39 @@ def _logits(values: Values, index: int) -> int:
 def _seed(known: Algebra, softmax: Value) -> tuple[Loss, int] | None:
     """The last value that is softmax, target and a constant added up with coefficients."""
     values = known.values
-    own = (("v", softmax.id),)
     known.atoms.add(softmax.id)
-    reached = {softmax.id}
-    stack = [softmax.id]
-    best: tuple[Loss, int] | None = None
-    while stack and len(reached) < 200:
-        for u in values[stack.pop()].users:
-            if u in reached or values[u].kind not in _LINEAR:
-                continue
-            reached.add(u)
-            stack.append(u)
-            form = terms(known, u)
-            targets = [p for p in form if p not in (own, ())]
-            if len(targets) != 1 or len(targets[0]) != 1 or own not in form:
-                continue
-            kind, target, *_ = targets[0][0]
-            if kind != "v" or values[target].kind != "argument":
-                continue
-            if form[own] == 0 or (best is not None and u < best[1]):
-                continue
-            scale = form[own]
-            total = values[scaled(values, softmax.inputs[1])[0]]
-            (axis,) = total.attributes["dimensions"][-1:]
-            loss = Loss(
-                "",
-                softmax.name,
-                values.name(target),
-                values.name(u),
-                tidy(1 / scale),
-                tidy(-form[targets[0]] / scale),
-                tidy(0.0 - form.get((), 0.0) / scale),
-                total.views[0][axis],
-                values[u].line,
-            )
-            best = (loss, u)
+    linear = values.below([softmax.id], lambda _, u: values[u].kind in LINEAR, _REACH)
+    found = ((_difference(known, softmax, u), u) for u in sorted(linear, reverse=True))
+    seed = next(((loss, u) for loss, u in found if loss is not None), None)
     known.atoms.discard(softmax.id)
-    return best
+    return seed
+
+
+def _difference(known: Algebra, softmax: Value, index: int) -> Loss | None:
+    """The loss whose cotangent a value is, when that is softmax, target and a constant."""
+    values = known.values
+    own = (("v", softmax.id),)
+    form = terms(known, index)
+    targets = [p for p in form if p not in (own, ())]
+    if len(targets) != 1 or len(targets[0]) != 1 or own not in form:
+        return None
+    kind, target, *_ = targets[0][0]
+    if kind != "v" or values[target].kind != "argument":
+        return None
+    scale = form[own]
+    total = values[scaled(values, softmax.inputs[1])[0]]
+    (axis,) = total.attributes["dimensions"][-1:]
+    return Loss(
+        "",
+        softmax.name,
+        values.name(target),
+        values.name(index),
+        tidy(1 / scale),
+        tidy(-form[targets[0]] / scale),
+        tidy(0.0 - form.get((), 0.0) / scale),
+        total.views[0][axis],
+        values[index].line,
+    )
 
 
 # ---- sites
@@ -432,7 +416,7 @@ def _activation(f: Forward, value: Value) -> None:
         return
     if value.kind in ("maximum", "minimum"):
         pair = {"maximum": "minimum", "minimum": "maximum"}[value.kind]
-        for u in value.users:
+        for u in values.users(value.id):
             if u in f.inside and values[u].kind == pair and bounds(values, values[u]) is not None:
                 return  # the inner half of a clamp
     x, low, high = found
@@ -472,7 +456,7 @@ def _global_pool(f: Forward, value: Value) -> None:
     if len(view) < 4 or len(axes) != len(view) - 2 or 0 in axes:
         return
     out, factor = value.id, 1.0
-    for u in value.users:
+    for u in values.users(value.id):
         core, n = scaled(values, u)
         if u in f.inside and core == value.id and values[u].kind in ("divide", "multiply"):
             out, factor = u, n

@@ -5,7 +5,7 @@ from __future__ import annotations
 from obligations.stablehlo._backward import Backward
 from obligations.stablehlo._forward import number, size
 from obligations.stablehlo._records import Reported
-from obligations.stablehlo._terms import is_sum, scaled, terms, tidy
+from obligations.stablehlo._terms import is_sum, scaled, terms, tidy, variance
 from obligations.stablehlo.value_graph import ELEMENTWISE, Values
 
 #: How many values are looked at for one result.
@@ -59,16 +59,10 @@ def _statistic(values: Values, result: int) -> tuple[str, int, tuple[float, ...]
     inner = values[total.inputs[0]]
     if inner.kind != "multiply":
         return "mean", inner.id, (tidy(1 / factor),)
-    deviation = values[inner.inputs[0]]
-    if inner.inputs[0] != inner.inputs[1] or deviation.kind != "subtract":
+    spread = variance(values, result)
+    if spread is None:
         return None
-    x = deviation.inputs[0]
-    mean, share = scaled(values, deviation.inputs[1])
-    if not is_sum(values, values[mean]) or values[mean].inputs[0] != x or share == 0:
-        return None
-    if sorted(values[mean].attributes["dimensions"]) != axes or values[mean].views[0] != view:
-        return None
-    return "variance", x, (tidy(1 / factor), tidy(1 / share))
+    return "variance", spread.x, (spread.divisor, spread.mean_divisor)
 
 
 def _logarithms(b: Backward, result: int) -> tuple[float, float] | None:
@@ -111,13 +105,5 @@ def _logarithms(b: Backward, result: int) -> tuple[float, float] | None:
 
 def _reads(values: Values, result: int, states: set[int]) -> bool:
     """Whether a result is made of one of the optimizer's states, element by element."""
-    stack, seen = [result], {result}
-    while stack and len(seen) < _REACH:
-        value = values[stack.pop()]
-        if value.id in states:
-            return True
-        if value.kind in ELEMENTWISE:
-            new = [i for i in value.inputs if i not in seen]
-            seen.update(new)
-            stack.extend(new)
-    return False
+    made_of = values.above([result], lambda i, _: values[i].kind in ELEMENTWISE, _REACH)
+    return not made_of.isdisjoint(states)

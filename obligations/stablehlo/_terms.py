@@ -132,11 +132,26 @@ def plus_constant(values: Values, index: int) -> tuple[int, float] | None:
     return None
 
 
-def _statistic(values: Values, root: Value) -> tuple[int, Statistic, tuple[int, int]] | None:
-    shifted = plus_constant(values, root.inputs[0])
-    if shifted is None:
-        return None
-    core, factor = scaled(values, shifted[0])
+@dataclass(frozen=True, slots=True)
+class Variance:
+    """A sum of squared deviations from a mean, and what the two sums are divided by."""
+
+    deviation: Value
+    mean: Value
+    total: Value
+    axes: tuple[int, ...]
+    mean_divisor: float
+    divisor: float
+
+    @property
+    def x(self) -> int:
+        """The value whose variance it is."""
+        return self.deviation.inputs[0]
+
+
+def variance(values: Values, index: int) -> Variance | None:
+    """``index`` as a variance, if it is one up to its divisors."""
+    core, factor = scaled(values, index)
     total = values[core]
     if not is_sum(values, total) or factor == 0:
         return None
@@ -146,25 +161,32 @@ def _statistic(values: Values, root: Value) -> tuple[int, Statistic, tuple[int, 
     deviation = values[square.inputs[0]]
     if deviation.kind != "subtract":
         return None
-    x = deviation.inputs[0]
     mean_core, mean_factor = scaled(values, deviation.inputs[1])
     mean = values[mean_core]
-    if not is_sum(values, mean) or mean.inputs[0] != x or mean_factor == 0:
+    if not is_sum(values, mean) or mean.inputs[0] != deviation.inputs[0] or mean_factor == 0:
         return None
     axes = tuple(sorted(total.attributes["dimensions"]))
     if mean.views[0] != total.views[0] or tuple(sorted(mean.attributes["dimensions"])) != axes:
         return None
+    return Variance(deviation, mean, total, axes, tidy(1 / mean_factor), tidy(1 / factor))
+
+
+def _statistic(values: Values, root: Value) -> tuple[int, Statistic, tuple[int, int]] | None:
+    shifted = plus_constant(values, root.inputs[0])
+    found = None if shifted is None else variance(values, shifted[0])
+    if shifted is None or found is None:
+        return None
     statistic = Statistic(
-        x,
-        total.views[0],
-        axes,
-        tidy(1 / mean_factor),
-        tidy(1 / factor),
+        found.x,
+        found.total.views[0],
+        found.axes,
+        found.mean_divisor,
+        found.divisor,
         shifted[1],
         root.line,
-        deviation.line,
+        found.deviation.line,
     )
-    return deviation.id, statistic, (mean.id, total.id)
+    return found.deviation.id, statistic, (found.mean.id, found.total.id)
 
 
 def terms(known: Algebra, index: int) -> Terms:

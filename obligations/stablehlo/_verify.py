@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
-if TYPE_CHECKING:
-    from obligations.stablehlo.reader import Operation, TensorType
+from obligations.stablehlo.ir import Operation, TensorType
 
 Shapes: TypeAlias = Sequence[tuple[int, ...]]
 
@@ -233,7 +232,7 @@ def _constant(op: Operation, shapes: Shapes, out: tuple[int, ...]) -> str | None
     return None
 
 
-_Rule: TypeAlias = Callable[["Operation", Shapes, tuple[int, ...]], "str | None"]
+_Rule: TypeAlias = Callable[[Operation, Shapes, tuple[int, ...]], str | None]
 _RULES: dict[str, tuple[int, _Rule]] = {
     "constant": (0, _constant),
     "iota": (0, _iota),

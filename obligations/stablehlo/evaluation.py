@@ -17,12 +17,9 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from obligations.errors import ObligationsError, nearest
-from obligations.stablehlo.reader import Dense, Function, Operation, TensorType
+from obligations.stablehlo.ir import MAX_CALLS, Dense, Function, Operation, TensorType
 
 Array: TypeAlias = NDArray[Any]
-
-#: Deepest chain of calls between functions.
-MAX_CALLS = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,8 +413,7 @@ def _select_and_scatter(op: Operation, x: Array, source: Array, init: Array) -> 
 
 
 def _all_reduce(op: Operation, x: Array) -> Array:
-    groups = op.attributes.get("replica_groups")
-    count = groups.type.shape[-1] if isinstance(groups, Dense) and groups.type else 1
+    count = 1 if op.replicas is None else op.replicas
     how = _combiner(op)
     if how not in ("add", "maximum", "minimum"):
         raise ValueError(f"no evaluation for replicas reduced by '{how or 'its region'}'")

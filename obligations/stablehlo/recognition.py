@@ -27,7 +27,7 @@ from obligations.stablehlo._records import (
 )
 from obligations.stablehlo._results import results
 from obligations.stablehlo._terms import algebra
-from obligations.stablehlo.reader import Function
+from obligations.stablehlo.ir import Function
 from obligations.stablehlo.value_graph import values
 
 __all__ = [

@@ -10,18 +10,17 @@ operations that compute it, with their lines.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from itertools import chain, islice
+from typing import Any, TypeAlias, cast
+
+import networkx as nx
 
 from obligations.errors import ObligationsError
-from obligations.stablehlo.reader import Dense, Function, Operation, TensorType
+from obligations.stablehlo.ir import MAX_CALLS, Dense, Function, Operation, TensorType
 
-if TYPE_CHECKING:
-    import networkx as nx
-
-#: Deepest chain of calls between functions that is followed, and the most operations met so.
-MAX_CALLS = 32
+#: The most operations that are met, calls followed.
 MAX_OPERATIONS = 2_000_000
 
 
@@ -31,8 +30,6 @@ def graph(function: Function) -> nx.DiGraph:
     Nodes carry ``kind`` (``argument`` for arguments), ``line`` and ``type``; an edge carries
     ``positions``, the operand places it stands at. The return is the node ``return``.
     """
-    import networkx as nx
-
     out = nx.DiGraph()
     for a in function.arguments:
         out.add_node(a.name, kind="argument", line=a.line, type=a.type)
@@ -65,8 +62,8 @@ class Value:
 
     ``kind`` is the operation's, or ``argument``, or ``splat`` (``number`` everywhere).
     ``view`` is the shape at which the first operation made it; ``views`` are the shapes at which
-    its operands were read. ``steps`` are all operations that compute it, ``users`` the values it
-    is an operand of. ``name`` is the first SSA name it has.
+    its operands were read. ``steps`` are all operations that compute it. ``name`` is the first SSA
+    name it has.
     """
 
     id: int
@@ -79,7 +76,6 @@ class Value:
     name: str
     number: float = math.nan
     steps: list[Step] = field(default_factory=list)
-    users: list[int] = field(default_factory=list)
 
     @property
     def line(self) -> int:
@@ -97,12 +93,19 @@ class Converted:
     line: int
 
 
+Onward: TypeAlias = Callable[[int, int], bool]
+
+
 @dataclass(frozen=True, slots=True)
 class Values:
-    """All values of a function; an operand's number is always below its user's."""
+    """All values of a function; an operand's number is always below its user's.
+
+    ``graph`` has their numbers as nodes and an edge from each operand to each of its users.
+    """
 
     function: Function
     table: Sequence[Value]
+    graph: nx.DiGraph
     ids: Mapping[str, int]
     shapes: Mapping[str, TensorType]
     zero_adds: Mapping[int, int]
@@ -116,6 +119,35 @@ class Values:
         """The first SSA name of a value."""
         return self.table[index].name
 
+    def users(self, index: int) -> list[int]:
+        """The values an operand of which is ``index``, in order."""
+        return list(self.graph.successors(index))
+
+    def below(
+        self, start: Iterable[int], onward: Onward | None = None, most: int | None = None
+    ) -> set[int]:
+        """``start`` and all values computed from it.
+
+        Where ``onward`` is given, only by edges (value, user) that it admits; ``most`` bounds how
+        many values there are, the nearest first.
+        """
+        return _reached(self.graph, start, onward, most)
+
+    def above(
+        self, ends: Iterable[int], onward: Onward | None = None, most: int | None = None
+    ) -> set[int]:
+        """``ends`` and all values they are computed from; ``onward`` is asked (value, operand)."""
+        return _reached(self.graph.reverse(copy=False), ends, onward, most)
+
+
+def _reached(
+    graph: nx.DiGraph, start: Iterable[int], onward: Onward | None, most: int | None
+) -> set[int]:
+    if onward is not None:
+        graph = nx.subgraph_view(graph, filter_edge=onward)
+    layers = nx.bfs_layers(graph, list(start))
+    return set(islice(chain.from_iterable(layers), most))
+
 
 #: Kinds that act on each element alone, so that their operands' shape is no matter.
 # fmt: off
@@ -126,6 +158,8 @@ ELEMENTWISE = frozenset({
     "maximum", "minimum", "clamp", "compare", "select",
 })
 # fmt: on
+#: Those that a sum of products is written with.
+LINEAR = frozenset({"add", "subtract", "multiply", "divide", "negate"})
 _COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 #: Not the same value when written twice.
 _FRESH = frozenset({"rng", "rng_bit_generator", "custom_call", "infeed", "recv"})
@@ -145,7 +179,14 @@ def values(function: Function, functions: Mapping[str, Function] | None = None) 
     shapes = dict(build.shapes)
     returned = _number(build, function, functions or {}, names, shapes, ())
     return Values(
-        function, build.table, names, shapes, build.zero_adds, tuple(build.converts), returned
+        function,
+        build.table,
+        build.graph,
+        names,
+        shapes,
+        build.zero_adds,
+        tuple(build.converts),
+        returned,
     )
 
 
@@ -186,6 +227,7 @@ class _Numbering:
 
     def __init__(self) -> None:
         self.table: list[Value] = []
+        self.graph = nx.DiGraph()
         self.found: dict[Any, int] = {}
         self.shapes: dict[str, TensorType] = {}
         self.zero_adds: dict[int, int] = {}
@@ -220,8 +262,8 @@ class _Numbering:
                 number,
             )
         )
-        for i in dict.fromkeys(inputs):
-            self.table[i].users.append(index)
+        self.graph.add_node(index)
+        self.graph.add_edges_from((i, index) for i in inputs)
         if key is not None:
             self.found[key] = index
         return index

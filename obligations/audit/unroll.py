@@ -133,17 +133,17 @@ def unroll(net: Net, batch: int, classes: int, arguments: Collection[str]) -> Un
             a for s in fwd.sites.values() if s.operation.kernel for a in s.operation.kernel.axes
         }
         own = {k: v for k, v in kernels[index].items() if k in sides}
-        size = {block.height: layer.height, block.width: layer.width}
+        size = dict(zip(block.space, layer.space, strict=True))
         symbols = {**own, **block.bundle_pins, **widths, **size}
         sizes = sizes_of(block, kind, {**symbols, "N": batch, net.classes: classes})
         deriver = Deriver.plain(net, block)
-        prefix = net.artifact.get(layer.name, layer.name if block.role == "block" else "")
+        prefix = net.artifact.get(layer.name, "" if block.is_loose else layer.name)
         for site in fwd.sites.values():
             tensors = {}
             for p in site.parameters:
                 if p.trained:
                     name = prefix + p.render
-                    if block.role != "block" and (name not in arguments or p.render in arguments):
+                    if block.is_loose and (name not in arguments or p.render in arguments):
                         name = p.render
                     tensors[name] = p
                     shapes[name] = type_shape(deriver.parameter_type(p), sizes)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     "--block",
     "block",
     metavar="KIND",
-    help="A block or one of its kinds, such as Resid, stem or head (default: all).",
+    help="A block or one of its kinds, such as Resid or stem (default: all).",
 )
 @click.option(
     "--svg",

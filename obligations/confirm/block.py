@@ -46,7 +46,7 @@ def sizes_text(section: Section, point: Point) -> str:
     """``Id N=2 c=3 h=2 w=4``."""
     sizes = point.case.sizes
     block = section.block
-    names = ["N", *point.kind.widths, block.height, block.width]
+    names = ["N", *point.kind.widths, *block.space]
     return f"{point.kind.name} " + " ".join(f"{n}={sizes[n]}" for n in names if n in sizes)
 
 
@@ -126,7 +126,7 @@ def samples(net: Net, section: Section, seeds: Iterable[int]) -> Iterator[Sample
     """Per seed and kind a sample, and one more with masks where an option is on."""
     block = section.block
     optional = any(
-        o.where == block.role and net.settings[o.name] != o.values[0] for o in net.options
+        o.where == block.name and net.settings[o.name] != o.values[0] for o in net.options
     )
     for seed in seeds:
         for kind in block.kinds:

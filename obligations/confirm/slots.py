@@ -156,7 +156,7 @@ _NAMED = frozenset((*STRINGS, *LOSS_STRINGS))
 
 
 def misplaced_fields(term: Typed, env: Environment, net: Net) -> Iterator[str]:
-    """At the whole net: a stem's or head's parameter given to another of its binders; strings."""
+    """At the whole net: a loose block's parameter given to another of its binders; strings."""
     fields = {
         name: (block, field)
         for block in net.blocks.values()

@@ -93,7 +93,7 @@ class NetCheck:
         blocks = self.derived.net.blocks
         # What a block calls the rows and columns of its output.
         called = {
-            o.name: {blocks[o.block].height: "h", blocks[o.block].width: "w"}
+            o.name: dict(zip(blocks[o.block].space, "hw", strict=False))
             for o in self.derived.obligations
             if o.block
         }

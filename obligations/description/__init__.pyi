@@ -4,6 +4,7 @@ from .model import (
     Dim as Dim,
     Group as Group,
     Kind as Kind,
+    Layer as Layer,
     Net as Net,
     Parameter as Parameter,
     Shape as Shape,

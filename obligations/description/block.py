@@ -1,4 +1,4 @@
-"""A block, the stem or the head: its sites, kinds, hypotheses and names."""
+"""A block: its sites, kinds, hypotheses and names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,13 @@ from obligations.description.model import (
     Site,
 )
 from obligations.description.names import number, symbol, times
-from obligations.description.sites import OUTPUT, check_order, read_sites, values
+from obligations.description.sites import (
+    OUTPUT,
+    check_order,
+    gives_logits,
+    read_sites,
+    values,
+)
 from obligations.description.text import at
 from obligations.errors import nearest
 
@@ -43,8 +49,8 @@ _Sites = Mapping[str, tuple[Site, ...]]
 
 def read_block(net: Context, block: text.BlockText) -> Block:
     """What a block's section says."""
-    net.distinct((*block.widths, block.height, block.width), "symbol")
-    for name in (*block.widths, block.height, block.width):
+    net.distinct((*block.widths, *block.space), "symbol")
+    for name in (*block.widths, *block.space):
         if name in (net.classes, *RESERVED):
             net.fail(name, f"'{name}' has a meaning of its own, and cannot be a size of the block")
     symbols = dimension_names(block, net.classes)
@@ -78,11 +84,11 @@ def read_block(net: Context, block: text.BlockText) -> Block:
     _check_graphs(b, kinds)
     return Block(
         name=str(block.name),
-        title="" if block.title is None else str(block.title)[1:-1],
-        role=block.role,
-        widths=tuple(str(w) for w in block.widths),
-        height=str(block.height),
-        width=str(block.width),
+        title=block.title,
+        widths=tuple(map(str, block.widths)),
+        space=tuple(map(str, block.space)),
+        gives_logits=gives_logits(b, forwards[kinds[0].name]),
+        hands_on=_hands_on(net, block, kinds),
         record=_record(net, block),
         loose=groups,
         input=str(b.input_name),
@@ -104,6 +110,14 @@ def read_block(net: Context, block: text.BlockText) -> Block:
         chain=read_chain(b, forwards),
         span=at(block.name),
     )
+
+
+def _hands_on(net: Context, block: text.BlockText, kinds: Sequence[Kind]) -> bool:
+    """Whether the block is a layer anywhere but at the net's input."""
+    called = {str(block.name), *(k.name for k in kinds)}
+    first, *others = net.text.layers
+    own = [line for line in others if str(line.kind or line.names[0]) in called]
+    return bool(own) or str(first.kind or first.names[0]) not in called or len(first.names) > 1
 
 
 def _shape(net: Context, dims: Sequence[text.Dim], symbols: Collection[str]) -> Shape:
@@ -254,7 +268,7 @@ def _kind(
 
 
 def _check_graphs(b: BlockContext, kinds: Sequence[Kind]) -> None:
-    """The lemma of a record's block covers all of it, that of a stem or head its first part."""
+    """The lemma of a record's block covers all of it, another's its first part."""
     record = entries(b.text, text.Record)
     spoken = {h.word.type for h in entries(b.text, text.HypothesisLine)}
     for graph in (k.graph for k in kinds if k.graph is not None):
@@ -289,7 +303,7 @@ def _tie(b: BlockContext, line: text.Tie | None, has_graph: bool) -> InputTie | 
     """The input cotangent's names; of a block with a graph they follow from the prefix."""
     cotangents = needed(b.net, b.text, text.Cotangents, "cotangents")
     if line is None:
-        if b.text.role != "block" or not has_graph:
+        if not entries(b.text, text.Record) or not has_graph:
             return None
         name = f"{cotangents.prefix}In"
         return InputTie(name, None, f"{name}_eq_vjp", None)

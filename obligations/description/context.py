@@ -82,7 +82,7 @@ class BlockContext:
 
     @property
     def name(self) -> Token:
-        """The block's name; of an end, the word ``stem`` or ``head``."""
+        """The block's name."""
         return self.text.name
 
     @property
@@ -125,4 +125,4 @@ def first_name(entry: object) -> Token:
 
 def dimension_names(block: syntax.BlockText, classes: str) -> frozenset[str]:
     """The names that may stand in a shape of ``block``."""
-    return frozenset({*map(str, block.widths), str(block.height), str(block.width), classes})
+    return frozenset({*map(str, (*block.widths, *block.space)), classes})

@@ -113,14 +113,14 @@ def _binders(net: Context, block: text.BlockText) -> None:
     names += [i.name for i in entries(block, text.BlockInput)]
     names += [i.name for i in entries(block, text.Incoming)]
     names += [h.binder for h in entries(block, text.HypothesisLine)]
-    names += [o.binder for o in net.text.options if o.where == block.role]
+    names += [o.binder for o in net.text.options if o.where == block.name]
     names += [name for line in entries(block, text.Saved) for name, _ in line.sites]
     applied = [v for line in entries(block, text.SiteLine) for v in values(line)]
     for token in (n for v in applied if isinstance(v, text.Applied) for n in v.names):
         for option in net.text.options:
-            if token == option.binder and option.where != block.role:
+            if token == option.binder and option.where != block.name:
                 net.fail(token, f"'{token}' stands in the {option.where}, not in {block.name}")
-    symbols = [*block.widths, block.height, block.width]
+    symbols = [*block.widths, *block.space]
     symbols += [w for kind in block.kinds for w in kind.widths or ()]
     for symbol in symbols:
         _free(net, symbol)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any, Literal
+from typing import Any
 
 from obligations.errors import Source, Span
 from obligations.lean import Term
@@ -31,9 +31,6 @@ def size_at(expr: Dim, sizes: Mapping[str, int]) -> int:
     if expr.is_Mul:
         return prod(size_at(factor, sizes) for factor in expr.args)
     return int(expr.subs({v: sizes[v.name] for v in expr.free_symbols}))
-
-
-Role = Literal["block", "stem", "head"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +238,7 @@ class Chain:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block kind, the stem or the head.
+    """A block kind.
 
     Attributes
     ----------
@@ -249,11 +246,15 @@ class Block:
         What a sentence calls it (``identity block``), or nothing.
     widths
         Channel symbols in order: ``("ic", "oc")``.
-    height, width
-        The output size's symbols.
+    space
+        The symbols of the output's rows and columns; of a block on rows, none.
+    gives_logits
+        Whether its output is a row of the net's classes.
+    hands_on
+        Whether a layer before it takes the cotangent at its input, which its chain then gives.
     record
         ``(binder, type)`` of the weight record, ``("p", "R34IdW")``, applied to ``widths``;
-        or ``None`` where the block takes loose parameters.
+        or ``None`` where the block takes loose parameters, and is used once.
     loose
         For loose parameters, groups of ``(binder, field)`` in binder order, one group per
         operation: ``((("Ws", "sW"), ("bs", "sb"), …),)``.
@@ -277,10 +278,10 @@ class Block:
 
     name: str
     title: str
-    role: Role
     widths: tuple[str, ...]
-    height: str
-    width: str
+    space: tuple[str, ...]
+    gives_logits: bool
+    hands_on: bool
     record: tuple[str, str] | None
     loose: tuple[tuple[tuple[str, str], ...], ...]
     input: str
@@ -308,21 +309,20 @@ class Block:
         return sorted(found, key=lambda s: (s.span.line, s.span.column))
 
     @property
-    def hands_on(self) -> bool:
-        """Whether its chain goes on to the cotangent at its input."""
-        return self.role != "stem"
+    def is_loose(self) -> bool:
+        """Whether it has no weight record, and is one layer by its own name."""
+        return self.record is None
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One use of a block kind: its weight field, kind, literal widths and output size."""
+    """One use of a block kind: its weight field, kind, literal widths, rows and columns."""
 
     name: str
     block: str
     kind: str
     widths: tuple[int, ...]
-    height: int
-    width: int
+    space: tuple[int, ...]
     span: Span
 
 
@@ -350,10 +350,9 @@ class WeightField:
 class Forward:
     """What the whole-net forward and its prefixes compute, stated on its own.
 
-    ``steps`` are ``(kind, weight field)``; the stem and the head are ``("stem", "")`` and
-    ``("head", "")``. ``prefix`` ``r34Pre`` means that ``r34Pre k`` is the value after the stem
-    and ``k`` blocks. ``variants`` maps an option setting (``"dropout"``) to the forward's name
-    under it.
+    ``steps`` are ``(kind, weight field)``, with no field where the block has no record.
+    ``prefix`` ``r34Pre`` means that ``r34Pre k`` is the value after the first step and ``k`` more.
+    ``variants`` maps an option setting (``"dropout"``) to the forward's name under it.
     """
 
     name: str
@@ -368,7 +367,7 @@ class Capstone:
     """The whole-net theorem: its name, its loss lemma, the names of the block-output cotangents.
 
     ``threaded`` says that the loss cotangent is spelled in the theorem; otherwise it takes an
-    arbitrary ``g``. ``outputs`` runs from the last block to the stem.
+    arbitrary ``g``. ``outputs`` runs from the last layer but one to the first.
     """
 
     name: str
@@ -382,14 +381,14 @@ class Capstone:
 class Option:
     """A setting of the net (``dropout``): its values, the first is the default, and its binder.
 
-    ``binder`` is a name and a Lean type over the widths of the section it stands in.
+    ``binder`` is a name and a Lean type over the widths of ``where``, the block it stands in.
     """
 
     name: str
     values: tuple[str, ...]
     binder: str
     type: Term
-    where: Role
+    where: str
     span: Span
 
 

@@ -89,6 +89,7 @@ def _limits(source: Source) -> None:
 _WORDS = {
     "NAME": "a name",
     "LEAN": "a Lean name",
+    "SECTION": "a block's name",
     "INT": "a number",
     "VALUE": "a value (%name)",
     "STRING": "a text in double quotes",
@@ -104,7 +105,7 @@ _WORDS = {
     "$END": "the end of the text",
 }
 _SECTIONS = (
-    *("net", "conventions", "options", "weights", "block", "stem", "head", "layers"),
+    *("net", "conventions", "options", "weights", "block", "layers"),
     *("forward", "capstone", "file", "artifact", "scale"),
 )
 _LEXEME = re.compile(r"[^\W\d][\w'.-]*|%\w*|\d+|\"[^\"\n]*\"?|\S")

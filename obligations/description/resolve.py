@@ -122,7 +122,7 @@ def _options(net: Context) -> dict[str, Option]:
         net.distinct(o.values, "value")
     return {
         str(o.name): Option(
-            str(o.name), tuple(map(str, o.values)), str(o.binder), o.type, o.where, at(o.name)
+            str(o.name), tuple(map(str, o.values)), str(o.binder), o.type, str(o.where), at(o.name)
         )
         for o in lines
     }
@@ -203,15 +203,10 @@ def _check_activations(net: Context, value: Token, blocks: Mapping[str, Block]) 
 def _blocks(net: Context) -> dict[str, Block]:
     blocks = net.text.blocks
     net.distinct((b.name for b in blocks), "block")
-    for role in ("stem", "head"):
-        if not any(b.role == role for b in blocks):
-            net.fail(
-                net.text.header.name,
-                f"the net has no {role}",
-                f"add a section that starts with `{role} (`",
-            )
     kinds = [k.name for b in blocks for k in b.kinds]
     net.distinct([*(b.name for b in blocks if not b.kinds), *kinds], "kind")
+    for option in net.text.options:
+        net.known(option.where, [str(b.name) for b in blocks], "unknown block")
     return {str(b.name): read_block(net, b) for b in blocks}
 
 
@@ -270,7 +265,7 @@ def _layers(
         block, kind = _layer_kind(net, line, blocks)
         values = _layer_values(line, block, kind)
         takes = substitute(block.input_shape, values)
-        gives = substitute(block.sites[kind.name][-1].shape, values)
+        gives = substitute(block.listing(kind.name)[-1].shape, values)
         for name in line.names:
             if takes != shape:
                 message = f"{name} takes {show_shape(takes)}, but {before} is {show_shape(shape)}"
@@ -279,35 +274,54 @@ def _layers(
                 _check_record(net, name, block, values, weights)
                 used.add(str(name))
             before, shape = f"the output of {name}", gives
-            widths = tuple(int(w) for w in line.widths)
-            size = int(line.height), int(line.width)
-            layers.append(Layer(str(name), block.name, kind.name, widths, *size, at(name)))
+            widths, space = (tuple(int(w) for w in ws) for ws in (line.widths, line.space))
+            layers.append(Layer(str(name), block.name, kind.name, widths, space, at(name)))
         if block.loose:
             _check_loose(net, line.names[0], block, values, weights)
             used.update(f for group in block.loose for _, f in group)
+    _check_ends(net, blocks, layers)
     for field, weight in weights.items():
         if field not in used:
             net.fail(weight.span, f"no layer uses the weights '{field}'")
     return tuple(layers)
 
 
+def _check_ends(net: Context, blocks: Mapping[str, Block], layers: Sequence[Layer]) -> None:
+    """The last layer gives the logits, no other does, and a block without a record is used once."""
+    once: set[str] = set()
+    for i, layer in enumerate(layers):
+        block = blocks[layer.block]
+        if block.gives_logits != (i + 1 == len(layers)):
+            what = "is not the last layer" if block.gives_logits else "is the last layer"
+            gives = "and gives" if block.gives_logits else "and does not give"
+            net.fail(layer.span, f"{layer.name} {what}, {gives} the logits")
+        if block.is_loose and block.name in once:
+            net.fail(layer.span, f"{block.name} has no weight record, and is used once")
+        once.add(block.name)
+
+
 def _layer_kind(
     net: Context, line: text.LayerLine, blocks: Mapping[str, Block]
 ) -> tuple[Block, Kind]:
     """The kind a layer is of, with as many widths as the layer gives."""
-    if line.kind is None:
-        block = next(b for b in blocks.values() if b.role == line.names[0])
-        kind = block.kinds[0]
-    else:
-        inner = {k.name: (b, k) for b in blocks.values() if b.role == "block" for k in b.kinds}
-        block, kind = inner[net.known(line.kind, inner, "unknown kind")]
+    every = {k.name: (b, k) for b in blocks.values() for k in b.kinds}
+    inner = {name: (b, k) for name, (b, k) in every.items() if b.is_loose == (line.kind is None)}
+    word = line.names[0] if line.kind is None else line.kind
+    if word in every and word not in inner:
+        loose = every[str(word)][0].is_loose
+        how = f"write `{word} …`, with no name before it" if loose else f"write `NAME : {word} …`"
+        net.fail(word, f"{word} {'has no' if loose else 'has a'} weight record", how)
+    block, kind = inner[net.known(word, inner, "unknown kind")]
+    if len(line.space) != len(block.space):
+        has = "has no rows and columns" if line.space else "needs its rows and columns"
+        net.fail(word, f"{kind.name} {has}", "" if line.space else "write `at 56` at the end")
     if len(line.widths) != len(kind.widths):
         net.fail(
             at(line.widths[0], line.widths[-1]),
             f"{kind.name} has {count(len(kind.widths), 'width')} ({' '.join(kind.widths)}); "
             f"found {len(line.widths)}",
         )
-    for size in (*line.widths, line.height, line.width):
+    for size in (*line.widths, *line.space):
         if int(size) < 1:
             net.fail(size, "a size is at least 1")
     return block, kind
@@ -317,9 +331,8 @@ def _layer_values(line: text.LayerLine, block: Block, kind: Kind) -> dict[Dim, D
     """What a layer puts for the symbols of its block."""
     own = {symbol(n): number(int(w)) for n, w in zip(kind.widths, line.widths, strict=True)}
     values = {symbol(n): own[p] for n, p in zip(block.widths, kind.pattern, strict=True)}
-    values[symbol(block.height)] = number(int(line.height))
-    values[symbol(block.width)] = number(int(line.width))
-    return values
+    space = {symbol(n): number(int(w)) for n, w in zip(block.space, line.space, strict=True)}
+    return values | space
 
 
 def _check_record(
@@ -405,17 +418,15 @@ def _forward(
 ) -> Forward:
     """What the library's forward computes; whether it is what the layers say is not asked here."""
     forward = net.text.forward
-    kinds = [k.name for b in blocks.values() if b.role == "block" for k in b.kinds]
+    kinds = {k.name: b.is_loose for b in blocks.values() for k in b.kinds}
     records = [n for n, w in weights.items() if isinstance(w.type, App)]
-    last = len(forward.steps) - 1
-    for i, step in enumerate(forward.steps):
+    for step in forward.steps:
+        loose = kinds[net.known(step.kind, kinds, "unknown kind")]
+        if loose != (step.field is None):
+            message = "has no weights of its own" if loose else "stands with its weights"
+            net.fail(step.field or step.kind, f"{step.kind} {message}")
         if step.field is not None:
-            if i in (0, last):
-                net.fail(step.kind, "the forward begins with the stem and ends with the head")
-            net.known(step.kind, kinds, "unknown kind")
             net.known(step.field, records, "the weights have no field")
-        elif (step.kind.type == "STEM") != (i == 0) or (step.kind.type == "HEAD") != (i == last):
-            net.fail(step.kind, "the forward begins with the stem and ends with the head")
     for option, _ in forward.variants:
         net.known(option, net.options, "unknown option")
     net.distinct((o for o, _ in forward.variants), "option")
@@ -435,12 +446,12 @@ def _forward(
 
 def _capstone(net: Context, layers: Sequence[Layer]) -> Capstone:
     capstone = net.text.capstone
-    # One for each block's output and one for the stem's.
+    # One for each layer's output but the logits.
     wanted = len(layers) - 1
     if len(capstone.outputs) != wanted:
         net.fail(
             capstone.outputs[0],
-            f"the net has {wanted - 1} blocks, so that {wanted} outputs are named; "
+            f"the net has {wanted + 1} layers, so that {wanted} outputs are named; "
             f"found {len(capstone.outputs)}",
         )
     net.distinct(capstone.outputs, "output")
@@ -494,11 +505,11 @@ def _scale(net: Context, layers: Sequence[Layer], input_shape: Shape) -> Scale:
             net.fail(given, "this must be at least 1")
     size = int(scale.size)
     for layer in layers:
-        if layer.height % size or layer.width % size:
+        if any(s % size for s in layer.space):
             net.fail(
                 scale.size,
-                f"layer {layer.name} (line {layer.span.line}) is {layer.height} × {layer.width}, "
-                f"which is no multiple of {size}",
+                f"layer {layer.name} (line {layer.span.line}) is "
+                f"{' × '.join(map(str, layer.space))}, which is no multiple of {size}",
             )
         for channels in layer.widths:
             # The net's own input keeps its channels.

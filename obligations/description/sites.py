@@ -86,6 +86,10 @@ class Forward:
     aliases: tuple[Alias, ...]
     groups: tuple[Group, ...]
 
+    def listing(self) -> tuple[Site | Alias, ...]:
+        """Sites and their other names."""
+        return (*self.sites, *self.aliases)
+
 
 def read_sites(b: BlockContext, kind: Kind) -> Forward:
     """The sites of a kind, in the block's symbols."""
@@ -117,17 +121,24 @@ def read_sites(b: BlockContext, kind: Kind) -> Forward:
 
 
 def _check_output(b: BlockContext, out: Site | Alias, kind: Kind) -> None:
-    """A head gives a row of the classes; anything else, an image of the block's output size."""
-    if b.text.role == "head":
-        if out.shape != (symbol(b.net.classes),):
-            message = f"the output of {kind.name} is {show_shape(out.shape)}"
-            b.net.fail(out.span, f"{message}; it must be {b.net.classes}")
-        return
-    height, width = symbol(str(b.text.height)), symbol(str(b.text.width))
+    """A block gives an image of its size, a row of a width, or the logits."""
+    space = tuple(symbol(str(s)) for s in b.text.space)
     channels = {symbol(str(w)) for w in b.text.widths}
-    if len(out.shape) != 3 or out.shape[1:] != (height, width) or out.shape[0] not in channels:
-        message = f"the output of {kind.name} is {show_shape(out.shape)}"
-        b.net.fail(out.span, f"{message}; its size must be {show_shape((height, width))}")
+    if _is_logits(b, out) or (out.shape[1:] == space and out.shape[0] in channels):
+        return
+    message = f"the output of {kind.name} is {show_shape(out.shape)}"
+    if not space or len(out.shape) == 1:
+        b.net.fail(out.span, f"{message}; it must be {b.net.classes}")
+    b.net.fail(out.span, f"{message}; its size must be {show_shape(space)}")
+
+
+def _is_logits(b: BlockContext, out: Site | Alias) -> bool:
+    return out.shape == (symbol(b.net.classes),)
+
+
+def gives_logits(b: BlockContext, forward: Forward) -> bool:
+    """Whether a block's output is a row of the net's classes."""
+    return _is_logits(b, next(s for s in forward.listing() if s.name == OUTPUT))
 
 
 def _sum(

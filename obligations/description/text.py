@@ -6,9 +6,8 @@ the rest of the package finds what the names mean.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from lark import Token, Transformer, v_args
 
@@ -223,14 +222,12 @@ Entry = (
 
 @dataclass(frozen=True, slots=True)
 class BlockText:
-    """A block, or an end of the net: ``name`` is then the word ``stem`` or ``head``."""
+    """A block; ``space`` are the symbols of its output's rows and columns, if it has any."""
 
     name: Token
-    title: Token | None
-    role: Literal["block", "stem", "head"]
+    title: str
     widths: tuple[Token, ...]
-    height: Token
-    width: Token
+    space: tuple[Token, ...]
     entries: tuple[Entry, ...]
     kinds: tuple[KindLine, ...]
     render: RenderText
@@ -250,7 +247,7 @@ class OptionLine:
     values: tuple[Token, ...]
     binder: Token
     type: Term
-    where: Literal["stem", "head"]
+    where: Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,18 +265,17 @@ class Weights:
 
 @dataclass(frozen=True, slots=True)
 class LayerLine:
-    """``names`` is the word ``stem`` or ``head`` at the ends, and ``kind`` is ``None``."""
+    """Without a ``kind``, ``names`` is the one block that is the layer."""
 
     names: tuple[Token, ...]
     kind: Token | None
     widths: tuple[Token, ...]
-    height: Token
-    width: Token
+    space: tuple[Token, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class StepText:
-    """``kind field``; at the ends ``kind`` is the word ``stem`` or ``head``."""
+    """``kind field``, or a block that is used once."""
 
     kind: Token
     field: Token | None
@@ -449,7 +445,7 @@ class Rules(Transformer[Token, Any]):
 
     def option(self, name: Token, *rest: Any) -> OptionLine:
         *values, binder, type_, where = rest
-        return OptionLine(name, tuple(values), binder, type_, "stem" if where == "stem" else "head")
+        return OptionLine(name, tuple(values), binder, type_, where)
 
     def weights(self, record: Token, classes: Token, *fields: FieldLine) -> Weights:
         return Weights(record, classes, fields)
@@ -478,17 +474,16 @@ class Rules(Transformer[Token, Any]):
     # blocks
 
     def block(self, *parts: Any) -> BlockText:
-        name, *parts_left = parts
-        role: Literal["block", "stem", "head"] = "block"
-        title: Token | None = None
-        if name.type in ("STEM", "HEAD"):
-            role = "stem" if name.type == "STEM" else "head"
-        else:
-            title, *parts_left = parts_left
-        widths, height, width, *rest, render = parts_left
+        name, *left = parts
+        title = str(name)
+        if name.type != "SECTION":
+            given, *left = left
+            title = "" if given is None else str(given)[1:-1]
+        widths, height, width, *rest, render = left
+        space = () if height is None else (height, width)
         kinds = tuple(r for r in rest if isinstance(r, KindLine))
         entries = tuple(r for r in rest if not isinstance(r, KindLine))
-        return BlockText(name, title, role, widths, height, width, entries, kinds, render)
+        return BlockText(name, title, widths, space, entries, kinds, render)
 
     def record(self, binder: Token, type_: Token, *widths: Token) -> Record:
         return Record(binder, type_, widths)
@@ -582,11 +577,17 @@ class Rules(Transformer[Token, Any]):
     # the whole net
 
     def layer(self, *parts: Any) -> LayerLine:
-        split = next(i for i, p in enumerate(parts) if p is None or p.type == "INT")
-        return _layer(parts[: split - 1], parts[split - 1], parts[split:])
+        *words, space = parts
+        names = [w for w in words if w.type != "INT"]
+        widths = tuple(w for w in words if w.type == "INT")
+        return LayerLine(tuple(names[:-1]), names[-1], widths, space or ())
 
-    def end_layer(self, word: Token, *parts: Any) -> LayerLine:
-        return _layer((word,), None, parts)
+    def loose_layer(self, name: Token, *parts: Any) -> LayerLine:
+        *widths, space = parts
+        return LayerLine((name,), None, tuple(widths), space or ())
+
+    def at_size(self, rows: Token, columns: Token | None) -> tuple[Token, Token]:
+        return rows, rows if columns is None else columns
 
     def forward(self, name: Token, prefix: Token, *rest: Any) -> ForwardText:
         steps = tuple(r for r in rest if isinstance(r, StepText))
@@ -616,11 +617,6 @@ class Rules(Transformer[Token, Any]):
         if first.type == "INT":
             return Dim(int(first), symbol, at(first, symbol))
         return Dim(1, first, at(first))
-
-
-def _layer(names: tuple[Token, ...], kind: Token | None, rest: Iterable[Any]) -> LayerLine:
-    *widths, height, width = rest
-    return LayerLine(names, kind, tuple(widths), height, width if width is not None else height)
 
 
 def _value(value: Token | Call | Choice) -> Operand | Call | Choice:

@@ -616,7 +616,7 @@ class WholeNetTrials:
             sizes: dict[str, s.Term] = {}
             for width, pattern in zip(block.widths, kind.pattern, strict=True):
                 sizes[width] = own[str(pattern)]
-            sizes |= {block.height: s.Num(layer.height), block.width: s.Num(layer.width)}
+            sizes |= {n: s.Num(v) for n, v in zip(block.space, layer.space, strict=True)}
             out[handed.name] = s.substitute(vec(block.input_shape), sizes)
         return out
 

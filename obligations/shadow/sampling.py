@@ -134,8 +134,7 @@ def block_sizes(net: Net, block: Block, kind: Kind, rng: np.random.Generator) ->
     pins = dict(block.bundle_pins) or {"kH": 3, "kW": 3}
     return {
         "N": batch,
-        block.height: height,
-        block.width: width,
+        **dict(zip(block.space, (height, width), strict=False)),
         **own,
         **widths,
         net.classes: pool[-1] + 1,
@@ -163,7 +162,7 @@ def sample(
         parameters = block_parameters(deriver, sizes, rng)
         x = rng.normal(0.0, 1.5, (1, n_in))
         options = {
-            o.binder: _mask(o.type, sizes, rng) if dropped and o.where == block.role else None
+            o.binder: _mask(o.type, sizes, rng) if dropped and o.where == block.name else None
             for o in net.options
         }
         case = Case(fwd, sizes, parameters, x, options)
@@ -268,16 +267,15 @@ def sample_net(
             by_lean = {p.lean: p.field for x in deriver.fwd.sites.values() for p in x.parameters}
             fields |= {by_lean[k]: v for k, v in values.items()}
     weights = Record(net.record, fields)
-    first = whole.stops[0]
-    stem, _ = net.block_of(first.kind)
+    entered, _ = net.block_of(whole.stops[0].kind)
     sizes0 = whole.sizes(0, batch, classes)
-    x = rng.normal(0.0, 1.5, (1, element_count(stem.input_shape, sizes0)))
+    x = rng.normal(0.0, 1.5, (1, element_count(entered.input_shape, sizes0)))
     raw = rng.uniform(0.1, 1.0, (batch, classes))
     target = (raw / raw.sum(axis=1, keepdims=True)).reshape(1, -1)
     options: dict[str, Array | None] = {}
     for option in net.options:
         at = next(
-            i for i, q in enumerate(whole.stops) if net.block_of(q.kind)[0].role == option.where
+            i for i, q in enumerate(whole.stops) if net.block_of(q.kind)[0].name == option.where
         )
         at_sizes = whole.sizes(at, batch, classes)
         options[option.binder] = _mask(option.type, at_sizes, rng) if dropped else None

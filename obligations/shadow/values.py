@@ -87,13 +87,11 @@ class WholeNet:
         """The symbols of the block at step ``index``, scaled; kernel sizes are not."""
         stop = self.stops[index]
         block, _ = self.net.block_of(stop.kind)
-        return {
-            "N": n,
-            self.net.classes: classes,
-            block.height: self.by.height(stop.height),
-            block.width: self.by.width(stop.width),
-            **{k: v if k in ("kH", "kW") else self.by.channels(v) for k, v in stop.widths.items()},
+        space = zip(block.space, self.by.space(stop.space), strict=True)
+        widths = {
+            k: self.by.channels(v) if k in block.widths else v for k, v in stop.widths.items()
         }
+        return {"N": n, self.net.classes: classes, **dict(space), **widths}
 
     def case(
         self,

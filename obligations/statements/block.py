@@ -67,7 +67,7 @@ class BlockTerms:
     # -- binders ---------------------------------------------------------------------------
 
     def sizes(self) -> list[tuple[str, s.Term]]:
-        return [(n, NAT) for n in ("N", self.block.height, self.block.width)]
+        return [(n, NAT) for n in ("N", *self.block.space)]
 
     def widths(self) -> tuple[str, ...]:
         """Every implicit size a statement of this block can need, in binder order."""
@@ -77,7 +77,7 @@ class BlockTerms:
             for k in (site.operation.kernel.axes if site.operation.kernel else ())
             if not isinstance(site.axes[k], int)
         )
-        classes = (self.net.classes,) if self.block.role == "head" else ()
+        classes = (self.net.classes,) if self.block.gives_logits else ()
         return (*self.block.widths, *classes, *kernels)
 
     def parameter_binders(self) -> list[tuple[str, s.Term]]:
@@ -100,7 +100,7 @@ class BlockTerms:
         return [
             (o.binder, o.type)
             for o in self.net.options
-            if o.where == self.block.role and self.net.settings[o.name] != o.values[0]
+            if o.where == self.block.name and self.net.settings[o.name] != o.values[0]
         ]
 
     def input_binder(self) -> tuple[str, s.Term]:

@@ -35,6 +35,10 @@ class Narrow:
     width: Callable[[int], int]
     text: str
 
+    def space(self, sizes: tuple[int, ...]) -> tuple[int, ...]:
+        """Rows and columns, or nothing of a row."""
+        return tuple(by(n) for by, n in zip((self.height, self.width), sizes, strict=False))
+
 
 TRUE_SIZE = Narrow(lambda n: n, lambda n: n, lambda n: n, "true size")
 
@@ -86,8 +90,7 @@ class Stop:
     kind: str
     field: str
     widths: Mapping[str, int]
-    height: int
-    width: int
+    space: tuple[int, ...]
     shape: tuple[int, ...]
 
 
@@ -102,9 +105,8 @@ def itinerary(net: Net) -> list[Stop]:
     for kind_name, field in net.forward.steps:
         block, kind = net.block_of(kind_name)
         widths = _widths(net, block, kind, field, fields)
-        height, width = _output_size(block, shape)
-        symbols = {**widths, block.height: height, block.width: width}
-        at = {str(k): v for k, v in symbols.items()}
+        space = _output_size(block, shape)
+        at = {**widths, **dict(zip(block.space, space, strict=True))}
         expected = tuple(size_at(d, at) for d in block.input_shape)
         if expected != shape:
             raise ObligationsError(
@@ -113,7 +115,7 @@ def itinerary(net: Net) -> list[Stop]:
             )
         out_shape = forward(block, kind).shape(block.output)
         shape = tuple(size_at(d, at) if str(d) != net.classes else 0 for d in out_shape)
-        out.append(Stop(kind_name, field, widths, height, width, shape))
+        out.append(Stop(kind_name, field, widths, space, shape))
     return out
 
 
@@ -121,19 +123,19 @@ def _by(shape: tuple[int, ...]) -> str:
     return " × ".join(str(d) for d in shape)
 
 
-def _output_size(block: Block, shape: tuple[int, ...]) -> tuple[int, int]:
-    """The output size for which the block's input pattern has this shape."""
-    if len(shape) != 3:
-        raise ObligationsError(f"{block.name} reads an image, but a row reaches it")
+def _output_size(block: Block, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The output's rows and columns for which the block's input pattern has this shape."""
+    if len(shape) != len(block.input_shape):
+        kinds = {1: "a row", 3: "an image"}
+        takes, has = (kinds.get(len(s), f"{len(s)} axes") for s in (block.input_shape, shape))
+        raise ObligationsError(f"{block.name} reads {takes}, but {has} reaches it")
     sizes = []
-    for pattern, have, symbol in zip(
-        block.input_shape[1:], shape[1:], (block.height, block.width), strict=True
-    ):
+    for pattern, have, symbol in zip(block.input_shape[1:], shape[1:], block.space, strict=True):
         factor = size_at(pattern, {symbol: 1})
         if have % factor:
             raise ObligationsError(f"{block.name} halves a size of {have}")
         sizes.append(have // factor)
-    return sizes[0], sizes[1]
+    return tuple(sizes)
 
 
 def _widths(
@@ -152,7 +154,7 @@ def _widths(
         for name, weight in group:
             declared = dict(deriver.parameter_binders())[name]
             _match(declared, fields[weight], out)
-    return {w: out[w] for w in (*block.widths, *(k for k in ("kH", "kW") if k in out))}
+    return {w: out[w] for w in (*block.widths, *sorted(out.keys() - {*block.widths, net.classes}))}
 
 
 def _match(pattern: s.Term, found: s.Term, out: dict[str, int]) -> None:
@@ -342,17 +344,15 @@ def _whole_entries(net: Net, by: Narrow) -> dict[str, Entry]:
         out[f"{net.record}.{field.name}"] = _entry(groups, scaled_type(field.type, net, by))
     stops = itinerary(net)
     first = stops[0]
-    stem, _ = net.block_of(first.kind)
+    entered, _ = net.block_of(first.kind)
     symbols: dict[str, s.Term] = {w: s.Num(by.channels(v)) for w, v in first.widths.items()}
-    symbols |= {
-        stem.height: s.Num(by.height(first.height)),
-        stem.width: s.Num(by.width(first.width)),
-    }
-    x_type = s.substitute(vec(stem.input_shape), symbols)
+    space = zip(entered.space, by.space(first.space), strict=True)
+    symbols |= {name: s.Num(size) for name, size in space}
+    x_type = s.substitute(vec(entered.input_shape), symbols)
     common = (*binders([("N", NAT)]), *implicit, *binders([("w", record)]))
     options = []
     for option in net.options:
-        where = next(x for x in stops if net.block_of(x.kind)[0].role == option.where)
+        where = next(x for x in stops if net.block_of(x.kind)[0].name == option.where)
         sizes = {w: s.Num(by.channels(v)) for w, v in where.widths.items()}
         options.append((option, s.substitute(option.type, sizes)))
     last = binders([(net.input, x_type)])
@@ -363,7 +363,7 @@ def _whole_entries(net: Net, by: Narrow) -> dict[str, Entry]:
         if variant is not None:
             out[variant] = _entry((*common, *binders([(option.binder, type_)]), *last), logits)
     for index, stop in enumerate(stops[:-1]):
-        c, h, w = stop.shape
-        shape = (by.channels(c), by.height(h), by.width(w))
+        channels, *grid = stop.shape
+        shape = (by.channels(channels), *by.space(tuple(grid)))
         out[f"{net.forward.prefix}{index}"] = _entry((*common, *last), vec(shape))
     return out

@@ -41,7 +41,7 @@ class Obligation:
     Attributes
     ----------
     block, kinds
-        The block it speaks of (a name, or ``"stem"``, ``"head"``, ``""`` for the whole net) and
+        The block it speaks of (``""`` for the whole net) and
         the kinds of it that it holds for.
     chain
         For a cotangent: the chain value it defines (``%dn2``).

@@ -16,7 +16,7 @@ from obligations.statements.dag import (
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A block, stem or head with its emitted chain for each kind, ready to be spelled."""
+    """A block with its emitted chain for each kind, ready to be spelled."""
 
     net: Net
     block: Block

@@ -26,7 +26,7 @@ class Handed:
     layer, kind
         The layer, whose weights it takes, and the kind whose input cotangent it is.
     before
-        The layer's input: the value after the stem and so many blocks.
+        The layer's input: the value after the first layer and so many more.
     incoming
         The cotangent the layer receives.
     """
@@ -49,14 +49,14 @@ class Tied:
 
 @dataclass(frozen=True, slots=True)
 class Threading:
-    """The cotangents from the head down, and the bundles from the stem up."""
+    """The cotangents from the last layer down, and the bundles from the first up."""
 
     handed: tuple[Handed, ...]
     tied: tuple[Tied, ...]
 
 
 def _thread(names: tuple[str, ...], steps: list[tuple[str, str]]) -> Threading:
-    """``steps`` are ``(layer, kind)`` from the stem to the head; ``names`` from the head down."""
+    """``steps`` are ``(layer, kind)`` from the first to the last; ``names`` from the last down."""
     handed = []
     incoming = LOSS
     received = [incoming]
@@ -80,7 +80,7 @@ def threading(net: Net) -> Threading:
 
 def certified(net: Net) -> Threading:
     """The threading that the stated forward implies."""
-    ends = {x.kind: x.name for x in net.layers if net.block_of(x.kind)[0].role != "block"}
+    ends = {x.kind: x.name for x in net.layers if net.block_of(x.kind)[0].is_loose}
     steps = [(field or ends.get(kind, kind), kind) for kind, field in net.forward.steps]
     return _thread(net.capstone.outputs, steps)
 

@@ -89,7 +89,7 @@ def _left_out(net: Net) -> tuple[str, ...]:
         f"{kind.name}: no tie to a certificate, the description names no "
         f"{'certificate' if kind.certificate is None else 'graph lemma'}"
         for block in net.blocks.values()
-        if block.role == "block"
+        if not block.is_loose
         for kind in block.kinds
         if kind.certificate is None or kind.graph is None
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from obligations.description import Kind, Net
+from obligations.description import Kind, Layer, Net
 from obligations.errors import ObligationsError
 from obligations.lean import Declaration, Tactic, syntax as s
 from obligations.ops import (
@@ -31,9 +31,14 @@ class WholeNet:
     def __init__(self, net: Net, derivers: Mapping[str, Deriver]) -> None:
         self.net = net
         self.derivers = derivers
-        self.blocks = [x for x in net.layers if net.blocks[x.block].role == "block"]
-        self.stem = next(x for x in net.layers if net.blocks[x.block].role == "stem")
-        self.head = next(x for x in net.layers if net.blocks[x.block].role == "head")
+
+    def sizes(self, layer: Layer) -> dict[str, s.Term]:
+        """A layer's widths, rows and columns by its block's symbols."""
+        block, kind = self.net.block_of(layer.kind)
+        own = dict(zip(kind.widths, layer.widths, strict=True))
+        widths = {w: own[str(p)] for w, p in zip(block.widths, kind.pattern, strict=True)}
+        space = zip(block.space, layer.space, strict=True)
+        return {name: s.Num(size) for name, size in (*widths.items(), *space)}
 
     def options(self) -> list[tuple[str, s.Term]]:
         """Binders of the options that are on, at the net's literal widths."""
@@ -41,23 +46,17 @@ class WholeNet:
         for option in self.net.options:
             if self.net.settings[option.name] == option.values[0]:
                 continue
-            layer = self.head if option.where == "head" else self.stem
-            block = self.net.blocks[layer.block]
-            widths = {w: s.Num(v) for w, v in zip(block.widths, layer.widths, strict=True)}
-            out.append((option.binder, s.substitute(option.type, widths)))
+            layer = next(x for x in self.net.layers if x.block == option.where)
+            out.append((option.binder, s.substitute(option.type, self.sizes(layer))))
         return out
 
     def input_type(self) -> s.Term:
-        """The type of the net's input, as the stem writes it."""
-        block = self.net.blocks[self.stem.block]
-        sizes: dict[str, s.Term] = {
-            w: s.Num(v) for w, v in zip(block.widths, self.stem.widths, strict=True)
-        }
-        sizes |= {block.height: s.Num(self.stem.height), block.width: s.Num(self.stem.width)}
-        return s.substitute(vec(block.input_shape), sizes)
+        """The type of the net's input, as the first layer writes it."""
+        first = self.net.layers[0]
+        return s.substitute(vec(self.net.blocks[first.block].input_shape), self.sizes(first))
 
     def before(self, layer_index: int) -> s.Term:
-        """The input of block ``layer_index`` (from 0), or of the head after the last."""
+        """The input of layer ``layer_index + 1``."""
         return s.app(f"{self.net.forward.prefix}{layer_index}", "N", "w", self.net.input)
 
     def forward(self) -> s.Term:
@@ -76,10 +75,8 @@ class WholeNet:
         """What a block's statement is applied to at one layer, by its binders' names."""
         found = next(x for x in self.net.layers if x.name == layer)
         block = self.net.blocks[found.block]
-        table: dict[str, s.Term] = {
-            block.height: s.Num(found.height),
-            block.width: s.Num(found.width),
-        }
+        space = zip(block.space, found.space, strict=True)
+        table: dict[str, s.Term] = {name: s.Num(size) for name, size in space}
         if block.record is not None:
             table[block.record[0]] = s.Ident(f"w.{layer}")
         for group in block.loose:

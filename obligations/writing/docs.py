@@ -61,7 +61,7 @@ def called(block: Block) -> str:
 
 def title(block: Block) -> str:
     """The block's name for people: the description's title for it, if it has one."""
-    return block.role if block.role != "block" else block.title or f"block `{block.name}`"
+    return block.title or f"block `{block.name}`"
 
 
 def noun(site: Site) -> str:
@@ -277,9 +277,9 @@ class _Writer:
         block = section.block
         if o.site == block.input:
             return "At the input" + (self._by_flag(block, kind) if len(o.kinds) == 1 else "")
-        shape = section.forwards[kind.name].sites[o.site].shape
+        shape = section.forwards[kind.name].shape(o.site)
         grid = [spatial(d) for d in shape[1:]]
-        if len(grid) == 2 and grid != [block.height, block.width]:
+        if grid and grid != list(block.space):
             return f"At `{o.site}`, {grid[0]} × {grid[1]}"
         return f"At `{o.site}`"
 
@@ -445,13 +445,12 @@ class _Writer:
         start = (
             "the loss cotangent at the logits" if cap.threaded else "any cotangent at the logits"
         )
-        blocks = sum(net.blocks[x.block].role == "block" for x in net.layers)
         return (
             f"The whole training step, at every batch size `N`. `g` is {start}; from it each "
             f"layer hands its input cotangent to the one before, `{cap.outputs[0]}` … "
             f"`{cap.outputs[-1]}`, at the activations `{net.forward.prefix}0` … "
-            f"`{net.forward.prefix}{blocks}` that the forward delivers. At these, every layer's "
-            f"bundle holds."
+            f"`{net.forward.prefix}{len(net.layers) - 2}` that the forward delivers. At these, "
+            f"every layer's bundle holds."
         )
 
     def _loss(self) -> str:

@@ -50,7 +50,7 @@ def _threading(net: Net) -> Iterator[Difference]:
     layers = [(x.kind, x.name, x.span) for x in net.layers]
     for (kind, name, span), step in zip(layers, net.forward.steps, strict=False):
         listed = (
-            (kind, "" if net.blocks[kind].role != "block" else name)
+            (kind, "" if net.blocks[kind].is_loose else name)
             if kind in net.blocks
             else (kind, name)
         )

@@ -171,7 +171,7 @@ def window(operation: Operation, size: int) -> Window:
     ramp = np.repeat(np.arange(float(height)), height)[None]
     values = {}
     for p in operation.parameters:
-        shape = tuple(dims[d] for d in p.type.split()[1:])
+        shape = tuple(dims[d] for d in p.axes)
         values[p.symbol] = np.zeros((1, *shape))
         if p.role == "weight":
             values[p.symbol][..., (size - 1) // 2, (size - 1) // 2] = 1.0

@@ -198,7 +198,7 @@ def expected_clauses(net: Net, block: Block, env: Environment) -> dict[str, Expe
     speller = Speller(deriver.fwd, {}, {})
     out: dict[str, Expected] = {}
     for site in deriver.fwd.sites.values():
-        for clause in site.operation.clauses:
+        for clause in site.clauses:
             read = {symbol: speller.value(name) for symbol, name in site.operands()}
             symbols = speller.symbols(site, **read, cot=s.Ident(COTANGENT))
             values = [

@@ -15,7 +15,7 @@ from typing import Any
 
 from obligations.errors import Source, Span
 from obligations.lean import Term
-from obligations.ops import Operation, Parameter as Declared
+from obligations.ops import Clause, Operation, Parameter as Declared
 
 Dim = Any
 """A SymPy expression."""
@@ -94,6 +94,12 @@ class Site:
     parameters: tuple[Parameter, ...]
     span: Span
     option: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def clauses(self) -> tuple[Clause, ...]:
+        """The operation's clauses on the parameters that the site has."""
+        own = {p.symbol for p in self.parameters}
+        return tuple(c for c in self.operation.clauses if own.issuperset(c.covers))
 
     def operands(self) -> tuple[tuple[str, str], ...]:
         """The sites it reads, each with the symbol of the input that reads it."""

@@ -124,7 +124,7 @@ def _check_output(b: BlockContext, out: Site | Alias, kind: Kind) -> None:
     """A block gives an image of its size, a row of a width, or the logits."""
     space = tuple(symbol(str(s)) for s in b.text.space)
     channels = {symbol(str(w)) for w in b.text.widths}
-    if _is_logits(b, out) or (out.shape[1:] == space and out.shape[0] in channels):
+    if _is_logits(b, out) or (out.shape[1:] in ((), space) and out.shape[0] in channels):
         return
     message = f"the output of {kind.name} is {show_shape(out.shape)}"
     if not space or len(out.shape) == 1:
@@ -288,8 +288,8 @@ def _group(
         for p, of in zip(
             member.parameters, (o.of for o in own if o.site == member.name), strict=True
         ):
-            sizes = [member.axes[a] for a in p.of.type.split()[1:]]
-            axes |= dict(zip(of.type.split()[1:], sizes, strict=True))
+            sizes = [member.axes[a] for a in p.of.axes]
+            axes |= dict(zip(of.axes, sizes, strict=True))
     last = members[-1]
     whole = Site(last.name, op, tuple(outside), last.shape, axes, own, at(line.name))
     return Group(str(line.name), tuple(m.name for m in members), whole, at(line.name))

@@ -197,7 +197,7 @@ class _Chain:
         groups: dict[tuple[str, ...], None] = {}
         for site in self.fwd.sites.values():
             own = {p.symbol: p.lean for p in site.parameters}
-            for clause in site.operation.clauses:
+            for clause in site.clauses:
                 covered = tuple(names[own[c]] for c in clause.covers)
                 groups |= {(one,): None for one in covered} | {covered: None}
         for group in groups:

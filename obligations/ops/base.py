@@ -136,6 +136,11 @@ class Parameter:
     shifts: bool = False
     draw: Callable[[tuple[int, ...], np.random.Generator], Array] = _normal
 
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The axes of its type."""
+        return tuple(self.type.split()[1:])
+
 
 @dataclass(frozen=True, slots=True)
 class Clause:
@@ -372,10 +377,11 @@ class Operation:
         return "input" if any(i.symbol == operand for i in self.inputs) else "option"
 
     def symbols(self) -> tuple[str, ...]:
-        """The symbols of its sizes, ``N`` first."""
+        """The symbols of its sizes, ``N`` first, a kernel's sides last."""
         sides = (*(i.axes for i in self.inputs), self.output)
         names = ("N", *(a.rpartition("*")[2] for side in sides for a in side))
-        return tuple(dict.fromkeys((*names, *(self.kernel.axes if self.kernel else ()))))
+        own = (a for p in self.parameters for a in p.axes if not self.kernel)
+        return tuple(dict.fromkeys((*names, *own, *(self.kernel.axes if self.kernel else ()))))
 
     def constant_effect(self, axes: Mapping[str, Any]) -> Literal["keeps", "removes", "breaks"]:
         """What it does to one constant per channel, at a site's ``axes`` (kernel included)."""

@@ -95,7 +95,7 @@ def site_parameters(
     sizes = axes(site, case.sizes)
     for p in site.operation.parameters:
         if p.symbol not in own:
-            own[p.symbol] = np.zeros((1, *(sizes[a] for a in p.type.split()[1:])))
+            own[p.symbol] = np.zeros((1, *(sizes[a] for a in p.axes)))
     return own
 
 

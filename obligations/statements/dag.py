@@ -227,7 +227,7 @@ def _step(
         "at": at,
         "shape": fwd.shape(at),
         "saved": {o: read[o] for o in step.operands if operation.reads(o) == "input"},
-        "weights": {o: own[o] for o in step.operands if operation.reads(o) == "parameter"},
+        "weights": {o: own[o] for o in step.operands if o in own},
         "kinks": operation.kinks,
     }
 

@@ -153,7 +153,7 @@ class Deriver(BlockTerms):
         """The clause of a bundle that ties these parameters (by symbol) of a site."""
         _, let_names, cotangent_lets = self._bound()
         layer = self.fwd.sites[site]
-        clause = next(c for c in layer.operation.clauses if c.covers == covers)
+        clause = next(c for c in layer.clauses if c.covers == covers)
         return self._clause(layer, clause, let_names, cotangent_lets)[0]
 
     def bundle(self) -> tuple[Obligation, Obligation]:
@@ -172,7 +172,7 @@ class Deriver(BlockTerms):
         proofs: list[tuple[s.Term, str | None]] = []
         slots: list[Slot] = []
         for layer in layer_order(self.fwd):
-            for clause in layer.operation.clauses:
+            for clause in layer.clauses:
                 term, proof, slot = self._clause(layer, clause, let_names, cotangent_lets)
                 clauses.append(term)
                 proofs.append(proof)

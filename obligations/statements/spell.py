@@ -106,7 +106,11 @@ class Speller:
     def symbols(self, site: Site, **more: s.Term) -> dict[str, s.Term]:
         """The values of a template's symbols at ``site``."""
         out: dict[str, s.Term] = {"N": s.Ident("N")}
-        out |= {name: dim(size) for name, size in site.axes.items()}
+        if site.operation.any_shape:
+            # How many entries a value has, as the type of the value has it.
+            out |= dict.fromkeys(site.axes, times([dim(d) for d in site.shape]))
+        else:
+            out |= {name: dim(size) for name, size in site.axes.items()}
         absent = (p for p in site.operation.parameters if p.default is not None)
         out |= {p.symbol: template(p.default or "") for p in absent}
         out |= {p.symbol: self.parameter(p) for p in site.parameters}

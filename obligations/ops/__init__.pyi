@@ -3,23 +3,18 @@ from .base import (
     STRINGS as STRINGS,
     Array as Array,
     Clause as Clause,
+    Given as Given,
+    Loss as Loss,
     Name as Name,
+    Objection as Objection,
     Operation as Operation,
     Padding as Padding,
+    Precision as Precision,
     Stage as Stage,
 )
 from .core import Certificate as Certificate
 from .join import JOIN_TOKEN as JOIN_TOKEN
-from .loss import (
-    COTANGENT as COTANGENT,
-    LOSS as LOSS,
-    LOSS_STRINGS as LOSS_STRINGS,
-    ROW as ROW,
-    ROW_PROOF as ROW_PROOF,
-    ROWS as ROWS,
-    TARGET_SUMS_TO_ONE as TARGET_SUMS_TO_ONE,
-    smoothed_cotangent as smoothed_cotangent,
-)
+from .loss import SEED as SEED
 from .signatures import (
     Entry as Entry,
     entry as entry,
@@ -28,10 +23,13 @@ from .signatures import (
 )
 from .table import (
     by_token as by_token,
+    conventions as conventions,
     definitions as definitions,
     lookup as lookup,
+    losses as losses,
     names as names,
     operations as operations,
+    precisions as precisions,
     stages as stages,
     words as words,
 )

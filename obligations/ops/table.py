@@ -14,16 +14,29 @@ from typing import TYPE_CHECKING, TypeVar
 from obligations.ops.join import JOIN_TOKEN, JOIN_WORD
 
 if TYPE_CHECKING:
-    from obligations.ops.base import Family, FileDefinition, Name, Operation, Padding, Stage
+    from obligations.ops.base import (
+        Convention,
+        Family,
+        FileDefinition,
+        Loss,
+        Name,
+        Operation,
+        Padding,
+        Precision,
+        Stage,
+    )
 
 __all__ = [
     "JOIN_TOKEN",
     "JOIN_WORD",
     "by_token",
+    "conventions",
     "definitions",
     "lookup",
+    "losses",
     "names",
     "operations",
+    "precisions",
     "stages",
     "words",
 ]
@@ -95,6 +108,27 @@ def stages() -> tuple[Stage, ...]:
 def definitions() -> Mapping[str, FileDefinition]:
     """The definitions a tie file makes itself, by name."""
     return _table((d.name, d) for f in _families() for d in f.definitions)
+
+
+@cache
+def losses() -> Mapping[str, Loss]:
+    """Every loss by the words that a description may begin with."""
+    return _table((words, loss) for f in _families() for loss in f.losses for words in loss.says)
+
+
+@cache
+def conventions() -> Mapping[str, Convention]:
+    """What a description may state, by name; the loss may be any of the table."""
+    from obligations.ops.loss import convention
+
+    own = [c for f in _families() for c in f.conventions]
+    return _table((c.name, c) for c in (*own, convention(tuple(losses()))))
+
+
+@cache
+def precisions() -> Mapping[str, Precision]:
+    """The values of the setting every net has, the default first."""
+    return _table((p.word, p) for f in _families() for p in f.precisions)
 
 
 @cache

@@ -140,8 +140,6 @@ def _shadow(
     options: Mapping[str, Array | None],
 ) -> dict[str, tuple[Array, Array]]:
     """Each gradient node of the whole-net theorem by tensor: its entries and their magnitudes."""
-    import numpy as np
-
     from obligations.confirm import NetCheck, scope_of
     from obligations.shadow import (
         Evaluator,

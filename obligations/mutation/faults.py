@@ -799,9 +799,8 @@ def loss_mutants(net: Net, capstone: Declaration, lemma: Declaration) -> Iterato
         name, type_, value = bound[0]
         entries = s.Bin("-", s.Num(0), s.app(value, "i"))
         negated = s.Bind("fun", (s.Binder(("i",), None, ""),), entries)
-        faulty = [(LOSS_SIGN, _SIGN, negated)]
-        faulty += [(fault, text, terms.cotangent(graph)) for fault, text, graph in graphs]
-        for fault, text, new in faulty:
+        handed = ((fault, text, terms.cotangent(graph)) for fault, text, graph in graphs)
+        for fault, text, new in ((LOSS_SIGN, _SIGN, negated), *handed):
             changed = replace(capstone, type=s.lets([(name, type_, new), *bound[1:]], body))
             yield Mutant(fault, "", f"{capstone.name}: {text}", Whole(changed))
     assert isinstance(lemma.type, s.Bin)

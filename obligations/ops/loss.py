@@ -57,8 +57,8 @@ def smoothed_target(k: int, alpha: Array, t: Array) -> Array:
 def _value(n: int, k: int, given: Values, z: Array) -> Array:
     """The sum of the examples' smoothed cross-entropies, over ``B``: ``(p, 1)``."""
     target = smoothed_target(k, given["α"], split(given["t"], n, k)[:, 0])
-    total: Array = cross_entropy(target, split(z, n, k)[:, 0]).sum(axis=1)
-    return total / given["B"]
+    mean: Array = np.asarray(cross_entropy(target, split(z, n, k)[:, 0]).sum(axis=1) / given["B"])
+    return mean
 
 
 def smoothed_cotangent(n: int, k: int, alpha: Array, scale: Array, z: Array, t: Array) -> Array:

@@ -176,8 +176,7 @@ def _stated(
     for op, sizes in pools:
         text = f"{sizes['kH']}×{sizes['kW']} stride {op.stride}"
         if re.match(rf"{text}\b", words.replace("x", "×")) is None:
-            message = f"a site is {text}, and the convention says not"
-            return Objection(message, f"it begins with the window and stride: `{text}`")
+            return Objection(f"a site is {text}, and the convention says not")
     return None
 
 

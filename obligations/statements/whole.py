@@ -169,7 +169,7 @@ class LossTerms:
         self.loss = net.loss
         self.classes = s.Ident(net.classes)
         logits = WholeNet(net, {}).forward()
-        self._symbols = {"K": self.classes}
+        self._symbols: dict[str, s.Term] = {"K": self.classes}
         self._symbols["logits"] = self.filled(self.loss.rows, {"z": logits})
 
     def filled(self, template: str, more: Mapping[str, s.Term] | None = None) -> s.Term:

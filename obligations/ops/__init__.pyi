@@ -3,7 +3,6 @@ from .base import (
     STRINGS as STRINGS,
     Array as Array,
     Clause as Clause,
-    Given as Given,
     Loss as Loss,
     Name as Name,
     Objection as Objection,

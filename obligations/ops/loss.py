@@ -57,8 +57,7 @@ def smoothed_target(k: int, alpha: Array, t: Array) -> Array:
 def _value(n: int, k: int, given: Values, z: Array) -> Array:
     """The sum of the examples' smoothed cross-entropies, over ``B``: ``(p, 1)``."""
     target = smoothed_target(k, given["α"], split(given["t"], n, k)[:, 0])
-    mean: Array = np.asarray(cross_entropy(target, split(z, n, k)[:, 0]).sum(axis=1) / given["B"])
-    return mean
+    return np.asarray(cross_entropy(target, split(z, n, k)[:, 0]).sum(axis=1) / given["B"])
 
 
 def smoothed_cotangent(n: int, k: int, alpha: Array, scale: Array, z: Array, t: Array) -> Array:
@@ -78,8 +77,8 @@ def _graph_value(n: int, k: int, alpha: Array, scale: Array, *rest: Any) -> Arra
 
 
 def _target(rng: np.random.Generator, n: int, k: int) -> Array:
-    raw = rng.uniform(0.1, 1.0, (n, k))
-    return (raw / raw.sum(axis=1, keepdims=True)).reshape(1, -1)
+    raw: Array = rng.uniform(0.1, 1.0, (n, k))
+    return np.asarray(raw / raw.sum(axis=1, keepdims=True)).reshape(1, -1)
 
 
 def _claims(rng: np.random.Generator, n: int, k: int) -> tuple[LossClaim, ...]:

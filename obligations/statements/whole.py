@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from obligations.description import Kind, Net
 from obligations.errors import ObligationsError
 from obligations.lean import Declaration, Tactic, syntax as s
-from obligations.ops import FLAG, SEED, STRINGS, Given
+from obligations.ops import FLAG, SEED, STRINGS
 from obligations.statements.block import NAT, Definition
 from obligations.statements.deriver import Deriver
 from obligations.statements.obligation import Obligation
@@ -190,19 +190,16 @@ class LossTerms:
 
     def constants(self) -> tuple[s.Binder, ...]:
         """The binders before the weights."""
-        strings = [(x, s.Ident("String")) for x in self.loss.strings]
-        return (*binders(strings), *self._given(self.loss.constants))
+        strings = ((x, "String") for x in self.loss.strings)
+        return self.binders([*strings, *((g.name, g.type) for g in self.loss.constants)])
 
     def data(self) -> tuple[s.Binder, ...]:
         """The binders after the net's input."""
-        return self._given(self.loss.data)
+        return self.binders((g.name, g.type) for g in self.loss.data)
 
-    def hypotheses(self, named: Iterable[tuple[str, str]]) -> tuple[s.Binder, ...]:
-        """Binders of some of the row's hypotheses."""
+    def binders(self, named: Iterable[tuple[str, str]]) -> tuple[s.Binder, ...]:
+        """Binders whose types are templates of the loss."""
         return binders([(name, self.filled(template)) for name, template in named])
-
-    def _given(self, some: Iterable[Given]) -> tuple[s.Binder, ...]:
-        return binders([(g.name, self.filled(g.type)) for g in some])
 
 
 def loss_row(net: Net) -> Obligation:
@@ -211,7 +208,7 @@ def loss_row(net: Net) -> Obligation:
     groups = (
         *binders([("N", NAT)]),
         *binders([(net.classes, NAT)], "{"),
-        *terms.hypotheses(net.loss.of_sizes),
+        *terms.binders(net.loss.of_sizes),
         *terms.constants(),
         *binders([("w", s.app(net.record, net.classes))]),
         *binders(whole.options()),
@@ -219,7 +216,7 @@ def loss_row(net: Net) -> Obligation:
         *terms.data(),
         *binders([("n", s.app("Fin", "N"))]),
         *binders([("j", s.app("Fin", net.classes))]),
-        *terms.hypotheses(net.loss.of_data),
+        *terms.binders(net.loss.of_data),
     )
     declaration = Declaration(
         "theorem",

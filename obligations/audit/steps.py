@@ -268,8 +268,8 @@ def _seen(net: Net, module: Module, found: Recognised, out: Ledger) -> None:
     )
     told = ", ".join(f"{n} convolutions in {e}" for e, n in elements.items())
     out.note("precision", told)
-    if net.settings.get("precision") == "f32":
-        row = out.row("precision", "conversions", "f32")
+    if not net.precision.switched:
+        row = out.row("precision", "conversions", net.precision.word)
         row.judged = True
         for name, old, new, line in found.converts:
             row.extra(line, f"%{name}", f"converted from {old} to {new}", "f32 throughout")

@@ -90,5 +90,8 @@ def _place(name: str) -> str:
 
 def not_default(found: Net) -> list[str]:
     """The settings of a net that are not at their defaults, as ``key=value``."""
-    defaults = {o.name: o.values[0] for o in found.options} | {"precision": "switch"}
+    from obligations.ops import precisions
+
+    defaults = {o.name: o.values[0] for o in found.options}
+    defaults["precision"] = next(iter(precisions()))
     return [f"{k}={v}" for k, v in found.settings.items() if v != defaults.get(k, v)]

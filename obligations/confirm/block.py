@@ -22,7 +22,7 @@ from obligations.confirm.tally import Tally, guarded, where
 from obligations.description import Net
 from obligations.lean import Constant, Environment, elaborate_declaration
 from obligations.ledger import BOUND, Zero
-from obligations.ops import FLAG, LOSS_STRINGS, STRINGS, Array
+from obligations.ops import FLAG, STRINGS, Array
 from obligations.shadow import (
     Evaluator,
     Leaf,
@@ -62,7 +62,7 @@ def bindings(net: Net, section: Section, point: Point, flag: bool) -> dict[str, 
     out[block.input] = case.x
     out[block.incoming] = point.dy
     out |= case.options
-    out |= {x: x for x in (*STRINGS, *LOSS_STRINGS)}
+    out |= {x: x for x in (*STRINGS, *net.loss.strings)}
     out[FLAG] = flag
     return out
 

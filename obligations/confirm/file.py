@@ -53,7 +53,7 @@ from obligations.lean import (
     unproved,
 )
 from obligations.ledger import BOUND, Ledger, Row, Verdict, Zero
-from obligations.ops import FLAG, Entry, library
+from obligations.ops import FLAG, Entry, library, precisions
 from obligations.shadow import Evaluator, Propositions, WholeNet, net_values
 from obligations.statements import (
     Derived,
@@ -281,7 +281,8 @@ def _words(source: Source) -> set[str]:
 def settings_of(net: Net, source: Source) -> dict[str, str]:
     """The settings under which a net's statements have a file's form."""
     used = _words(source)
-    out = {"precision": "switch" if FLAG in used else "f32"}
+    fits = (p.word for p in precisions().values() if p.switched == (FLAG in used))
+    out = {"precision": next(fits)}
     for option in net.options:
         variant = net.forward.variants.get(option.name)
         present = variant in used or option.binder in used

@@ -48,6 +48,7 @@ from obligations.lean import (
 )
 from obligations.ledger import BOUND
 from obligations.mutation.faults import (
+    LOSS_STRING,
     Chains,
     Mutant,
     Threaded,
@@ -61,7 +62,7 @@ from obligations.mutation.faults import (
     threading_mutants,
     written_mutants,
 )
-from obligations.ops import LOSS, STRINGS, Array, definitions, names as table_names
+from obligations.ops import SEED, STRINGS, Array, definitions, names as table_names
 from obligations.shadow import (
     Evaluator,
     leaves,
@@ -608,7 +609,7 @@ class WholeNetTrials:
         out: dict[str, s.Term] = {}
         layers = {x.name: x for x in self.net.layers}
         k = s.Ident(self.net.classes)
-        out[LOSS] = s.app("Vec", s.Bin("*", s.Ident("N"), k))
+        out[SEED] = s.app("Vec", s.Bin("*", s.Ident("N"), k))
         for handed in threads.threading(self.net).handed:
             layer = layers[handed.layer]
             block, kind = self.net.block_of(layer.kind)
@@ -935,7 +936,7 @@ class Bench:
                     new = lean.get(change.exchange.new.removeprefix("w."), "")
                     exchange = replace(change.exchange, old=lean[field_name], new=new)
                     return written_reason(exchange, block.section)
-        if isinstance(change, Whole) and mutant.fault == "loss: string exchanged":
+        if isinstance(change, Whole) and mutant.fault == LOSS_STRING:
             return _STRING
         if isinstance(change, Threaded):
             return self._thread_reason(change.thread)

@@ -11,6 +11,7 @@ from obligations.ops.base import (
     Array,
     Backward,
     Clause,
+    Convention,
     Family,
     Input,
     Name,
@@ -274,4 +275,10 @@ BATCHNORM = Operation(
     linear=False,
 )
 
-FAMILY = Family(operations=(BATCHNORM,), names=_NAMES)
+FAMILY = Family(
+    operations=(BATCHNORM,),
+    names=_NAMES,
+    conventions=(
+        Convention("batchnorm", values=("batch",), unknown="unknown statistics of BatchNorm '{}'"),
+    ),
+)

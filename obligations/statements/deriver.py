@@ -118,7 +118,7 @@ class Deriver(BlockTerms):
 
     def clause_form(self, clause: Clause) -> tuple[str, str, str | None]:
         """Template, proof and written-out index of a clause under the precision setting."""
-        if self.net.settings["precision"] == "switch" and clause.switch is not None:
+        if self.net.precision.switched and clause.switch is not None:
             assert clause.proof_switch is not None
             return clause.switch, clause.proof_switch, clause.index_switch
         return clause.f32, clause.proof_f32, clause.index_f32

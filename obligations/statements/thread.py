@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from obligations.description import Net
 from obligations.errors import Span
-from obligations.ops import LOSS
+from obligations.ops import SEED
 from obligations.statements.dag import Difference
 
 
@@ -58,7 +58,7 @@ class Threading:
 def _thread(names: tuple[str, ...], steps: list[tuple[str, str]]) -> Threading:
     """``steps`` are ``(layer, kind)`` from the first to the last; ``names`` from the last down."""
     handed = []
-    incoming = LOSS
+    incoming = SEED
     received = [incoming]
     for index, name in enumerate(names):
         at = len(steps) - 1 - index

@@ -461,11 +461,7 @@ class _Writer:
             if self.net.capstone.threaded
             else "The theorem above holds at it, as at any `g`"
         )
-        return (
-            f"What the loss sends to the logits{said}. Row `n` is the derivative of the "
-            f"soft-target cross-entropy, over `B`; the targets of an example need only sum to 1 "
-            f"(`ht`). {use}."
-        )
+        return f"What the loss sends to the logits{said}. {self.net.loss.says_row} {use}."
 
 
 def _past(site: Site) -> str:

@@ -124,7 +124,7 @@ def text(derived: Derived, *, checked: bool) -> str:
         .render(
             stamp=_stamp(net),
             net=net,
-            switch=net.settings["precision"] == "switch",
+            switch=net.precision.switched,
             checked=checked,
             tied=any(o.kind == "tie" for o in derived.obligations),
             census=count,

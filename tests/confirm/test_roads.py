@@ -12,7 +12,7 @@ from obligations.cli import run
 from obligations.confirm import roads
 from obligations.confirm.roads import Point, complex_step, formula, measure, point, title
 from obligations.errors import ObligationsError
-from obligations.ops import operations
+from obligations.ops import losses, operations
 from obligations.ops.base import Array, Operation
 
 BOUND = 1e-13
@@ -23,13 +23,15 @@ PAIR = ("formula", "complex step")
 def one_each() -> list[Point]:
     """A point an operation, at the largest kernel that is not mostly padding."""
     found = [point(o, 3 if o.kernel else 0, 0) for o in operations().values()]
-    return [*found, roads._loss_point(0)]
+    return [*found, *(roads.loss_point(x, 0) for x in set(losses().values()))]
 
 
 def test_every_gradient_of_every_operation_is_a_line() -> None:
     lines = measure(found=one_each())
     wanted = {(title(o), s) for o in operations().values() for s in ("x", *symbols(o))}
-    assert {(x.operation, x.gradient) for x in lines} == wanted | {(roads.LOSS, "x")}
+    assert {(x.operation, x.gradient) for x in lines} == wanted | {
+        (x.word, "x") for x in losses().values()
+    }
     for line in lines:
         unrendered = line.operation == "strided depthwise convolution, symmetric padding"
         assert (PAIR in line.errors) != unrendered

@@ -15,7 +15,7 @@ import numpy as np
 from jax import lax, numpy as jnp
 
 from obligations.confirm.roads import Gradients, Point
-from obligations.ops.base import Array, Operation
+from obligations.ops.base import Array, Loss, Operation
 
 jax.config.update("jax_enable_x64", True)
 
@@ -126,14 +126,14 @@ def loss(dims: Mapping[str, int], fixed: Mapping[str, Any], logits: Any) -> Any:
 
 @cache
 def _compiled(
-    operation: Operation | None, dims: tuple[tuple[str, int], ...]
+    operation: Operation | Loss, dims: tuple[tuple[str, int], ...]
 ) -> Callable[..., tuple[Any, Any, Any]]:
     """The value and its derivatives in ``x`` and the parameters, compiled for these sizes."""
     sizes = dict(dims)
 
     def both(x: Any, parameters: Any, fixed: Any, dy: Any) -> tuple[Any, Any, Any]:
         def value(x: Any, parameters: Any) -> Any:
-            if operation is None:
+            if isinstance(operation, Loss):
                 return loss(sizes, fixed, x)
             return forward_of(operation)(sizes, {**parameters, **fixed}, x)
 

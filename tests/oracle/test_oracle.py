@@ -174,10 +174,9 @@ def test_the_loss_gradient_of_every_tensor(name: str, table: list[str]) -> None:
             else:
                 own |= {n: moved[f,] for group in block.loose for n, f in group if (f,) in moved}
             x = output(case, own, x, {})
-        fixed = {"α": point_.alpha, "B": point_.divisor, "t": point_.target}
         if not net.capstone.threaded:
             return jnp.sum(x * point_.g[0])
-        return forwards.loss({"N": point_.batch, "K": point_.classes}, fixed, x)[0]
+        return forwards.loss({"N": point_.batch, "K": point_.classes}, point_.given, x)[0]
 
     found: Mapping[tuple[str, ...], Any] = dict(
         zip(paths, jax.jit(jax.grad(lambda ws: loss(dict(zip(paths, ws, strict=True)))))(

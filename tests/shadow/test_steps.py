@@ -70,7 +70,7 @@ def test_a_replica_that_keeps_a_sum_to_itself_is_seen(tiny: tuple[Derived, NetCh
     _, check = tiny
     point = sample_net(check.whole, np.random.default_rng(3), batch=6)
     wanted = beyond.global_nodes(check, point)
-    own = float(point.divisor[0, 0]) / beyond.REPLICAS
+    own = {"B": point.given["B"] / beyond.REPLICAS}
 
     def deviation(skip: int | None) -> float:
         calls = 0

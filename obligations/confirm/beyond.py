@@ -268,7 +268,14 @@ def _replica_rows(derived: Derived, check: NetCheck, rng: np.random.Generator) -
     sizes = f"R={REPLICAS} N={point.batch // REPLICAS}"
     shared, at = _deviation(replica_gradients(check, point, own, _all_reduce), wanted)
     apart, _ = _deviation(replica_gradients(check, point, own, _alone), wanted)
-    name = "synchronised BatchNorm"
+    operations = (
+        s.operation
+        for x in derived.sections.values()
+        for f in x.forwards.values()
+        for s in f.sites.values()
+    )
+    together = {op.noun for op in operations if op.synchronised is not None}
+    name = f"synchronised {' and '.join(sorted(together))}" if together else "replicas"
     found = [
         _claim(
             f"{name}: mean over replicas is the node at N := R·N",
@@ -276,8 +283,10 @@ def _replica_rows(derived: Derived, check: NetCheck, rng: np.random.Generator) -
             shared,
             f"{len(wanted)} tensors" + (f", worst at {at}" if at else ""),
         ),
-        _contrast(f"{name} without the exchange", sizes, apart, "each replica's own statistics"),
     ]
+    if together:
+        without = "each replica's own statistics"
+        found.append(_contrast(f"{name} without the exchange", sizes, apart, without))
     if divisor:
         divided, _ = _deviation(replica_gradients(check, point, {}, _all_reduce), wanted)
         by = f"R·{divisor}"

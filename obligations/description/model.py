@@ -277,7 +277,7 @@ class Block:
     saved
         ``(let name, site)`` in the order the bundle's lets stand.
     bundle, bundle_theorem
-        Names of the bundle and of the theorem that proves it.
+        Names of the bundle and of the theorem that proves it; empty without parameters.
     bundle_pins
         Kernel symbols the bundle pins: ``{"kH": 3, "kW": 3}``.
     """

@@ -439,13 +439,13 @@ def _order(net: Context, blocks: Mapping[str, Block]) -> tuple[tuple[str, tuple[
     for word, known, what in (
         ("define", definitions(), "unknown definition"),
         ("cotangents", blocks, "unknown block"),
-        ("bundles", blocks, "unknown block"),
+        ("bundles", {n: b for n, b in blocks.items() if b.bundle}, "no parameters in the block"),
     ):
         names = [n for what_, ns in lines if what_ == word for n in ns]
         for name in names:
             net.known(name, known, what)
         net.distinct(names, f"{word} of")
-        for block in blocks if known is blocks else ():
+        for block in () if word == "define" else known:
             if block not in names:
                 net.fail(lines[0][0], f"the file has no `{word}` of {block}")
     seen: set[str] = set()

@@ -110,8 +110,8 @@ def conjuncts(term: s.Term) -> list[s.Term]:
 class _Path:
     """How a definition comes about from cotangents that have a name already.
 
-    ``start`` is that name (empty for a fan-in), ``steps`` the operations after it, the fan-in
-    last; ``branches`` are the operands of the fan-in.
+    ``start`` is that name (empty for a fan-in), ``steps`` the operations after it or after the
+    fan-in ``join``; ``branches`` are the operands of the fan-in.
     """
 
     start: str
@@ -122,7 +122,7 @@ class _Path:
     def nodes(self) -> tuple[Step | FanIn, ...]:
         """Every chain value on the path, in order."""
         inner = tuple(n for b in self.branches for n in b.nodes())
-        return (*inner, *self.steps, *(() if self.join is None else (self.join,)))
+        return (*inner, *(() if self.join is None else (self.join,)), *self.steps)
 
 
 def _path(emitted: Emitted, chain: str, names: Mapping[str, str]) -> _Path:
@@ -240,7 +240,8 @@ class _Writer:
                 f"for it is {listed(map(code, lines))}. {feeds}"
             )
         if path.join is not None:
-            return self._joined(section, kind, path, shown, feeds)
+            where = self._where(section, kind, o)
+            return f"{where}: {self._told(path, section, kind)} {shown}. {feeds}"
         where = self._where(section, kind, o)
         if o.site != block.input:
             readers = self._readers(section, o)
@@ -256,14 +257,13 @@ class _Writer:
         return f"{where}: {self._told(path, section, kind)} {shown}. {feeds}"
 
     def _told(self, path: _Path, section: Section, kind: Kind) -> str:
-        words = [_says(x, section, kind) for x in path.steps]
-        return f"`{path.start}` {', '.join(words)}" if words else f"`{path.start}`"
-
-    def _joined(self, section: Section, kind: Kind, path: _Path, shown: str, feeds: str) -> str:
+        words = ", ".join(_says(x, section, kind) for x in path.steps)
+        if path.join is None:
+            return f"`{path.start}` {words}" if words else f"`{path.start}`"
         parts = [self._told(b, section, kind) for b in path.branches]
-        where = "At the input" + self._by_flag(section.block, kind)
         separator = ", plus " if "," in parts[0] or len(path.branches[0].steps) else " plus "
-        return f"{where}: {separator.join(parts)} {shown}. {feeds}"
+        total = separator.join(parts)
+        return f"{total}; the sum {words}" if words else total
 
     def _by_flag(self, block: Block, kind: Kind) -> str:
         """`` with `skip```, for a block of several kinds."""

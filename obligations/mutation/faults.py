@@ -688,7 +688,9 @@ def _handed(
     net: Net, handed: Handed, names: list[str], cotangents: list[str]
 ) -> Iterator[tuple[Handed, str, str]]:
     blocks = len(net.layers) - 2
-    for layer in _beside(names, handed.layer):
+    block, _ = net.block_of(handed.kind)
+    # A block without parameters takes no layer's weights.
+    for layer in _beside(names, handed.layer) if block.bundle else ():
         yield (
             replace(handed, layer=layer),
             "weights of a neighbour",
@@ -707,7 +709,6 @@ def _handed(
             "cotangent off by one",
             f"{handed.name} receives {incoming} instead of {handed.incoming}",
         )
-    block, _ = net.block_of(handed.kind)
     for kind in block.kinds:
         if kind.name != handed.kind:
             yield (

@@ -156,16 +156,19 @@ class Deriver(BlockTerms):
         clause = next(c for c in layer.clauses if c.covers == covers)
         return self._clause(layer, clause, let_names, cotangent_lets)[0]
 
-    def bundle(self) -> tuple[Obligation, Obligation]:
+    def bundle(self) -> tuple[Obligation, ...]:
         """The bundle of every parameter at the cotangent it reads, and the theorem proving it.
 
-        A block of several kinds has one bundle, if each kind's chain gives the same.
+        A block of several kinds has one bundle, if each kind's chain gives the same; one without
+        parameters has none.
 
         Raises
         ------
         InputError
             When the chains of two kinds deliver a parameter different cotangents.
         """
+        if not self.block.bundle:
+            return ()
         self._one_for_every_kind()
         bound, let_names, cotangent_lets = self._bound()
         clauses: list[s.Term] = []

@@ -343,8 +343,9 @@ def attention_k(n: int, c: int, h: int, w: int, *given: Array) -> Array:
 
 
 def attention_v(n: int, c: int, h: int, w: int, *given: Array) -> Array:
-    *qkv, dy = given
-    share, *_ = _attention(n, c, h * w, *qkv)
+    """What is linear in the values needs none of them saved."""
+    q, k, dy = given
+    share, *_ = _attention(n, c, h * w, q, k, k)
     return join(split(dy, n, c, h * w) @ share, *given)
 
 
@@ -361,8 +362,8 @@ ATTENTION = Family(
             backward=tuple(
                 Backward(
                     f"attn{s.upper()}BackB",
-                    ("q", "k", "v"),
-                    f"attn{s.upper()}InB N c h w q k v dy",
+                    ("q", "k", "v") if s != "v" else ("q", "k"),
+                    f"attn{s.upper()}InB N c h w q k {'' if s == 'v' else 'v '}dy",
                     says=f"back through the attention to its {s}",
                     input=s,
                 )
@@ -375,7 +376,7 @@ ATTENTION = Family(
         Name("attnB", f"{_QKV} : {FLAT}", value=attention),
         Name("attnQInB", f"{_QKV} (dy : {FLAT}) : {FLAT}", value=attention_q),
         Name("attnKInB", f"{_QKV} (dy : {FLAT}) : {FLAT}", value=attention_k),
-        Name("attnVInB", f"{_QKV} (dy : {FLAT}) : {FLAT}", value=attention_v),
+        Name("attnVInB", f"(N c h w : Nat) (q k dy : {FLAT}) : {FLAT}", value=attention_v),
     ),
 )
 
@@ -403,4 +404,19 @@ def without_bias() -> Operation:
         run=run,
         backward=(replace(step, token="convnBackBatched", lean=f"cInB N W {zero} dy"),),
         clauses=(replace(weight, f32=weight.f32.replace(" b ", f" {zero} "), switch=None),),
+    )
+
+
+def bias_or_not() -> Operation:
+    """The table's convolution, whose bias a site may leave out."""
+    conv = lookup("conv")
+    assert conv is not None
+    weight, bias = conv.parameters
+    (step,) = conv.backward
+    return replace(
+        conv,
+        word="convo",
+        noun="convolution with a bias or none",
+        parameters=(weight, replace(bias, default="(fun _ => 0)")),
+        backward=(replace(step, token="convoBackBatched"),),
     )

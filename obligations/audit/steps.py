@@ -24,6 +24,7 @@ from typing import Any
 from obligations.audit.rows import Ledger, Mismatch, Row
 from obligations.description import Net
 from obligations.errors import InputError, ObligationsError, Source, Span, decode, nearest
+from obligations.ledger import Column, Table
 from obligations.stablehlo import Function, Module, Recognised
 
 __all__ = ["Audit", "Mismatch", "Row", "artifacts", "audit", "fits", "load", "shown", "summary"]
@@ -68,12 +69,18 @@ class Audit:
 
     def as_json(self) -> dict[str, Any]:
         """Plain data."""
-        return {
-            "net": self.net,
-            "file": self.source.name,
-            "ok": self.ok,
-            "rows": [row.as_json() for row in self.rows],
-        }
+        rows = [row.as_json() for row in self.rows]
+        return {"net": self.net, "file": self.source.name, "ok": self.ok, "rows": rows}
+
+    def table(self) -> Table:
+        """A row for each convention."""
+        columns: tuple[Column[Row], ...] = (
+            Column("convention", lambda r: r.convention, role="name"),
+            Column("description", lambda r: r.stated),
+            Column("artifact", lambda r: r.said, role="verdict"),
+            Column("found", lambda r: r.note),
+        )
+        return Table.of(columns, self.rows, ok=lambda r: r.ok if r.judged else None)
 
 
 def audit(net: Net, source: Source, *, numbers: bool | None = None) -> Audit:

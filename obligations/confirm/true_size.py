@@ -17,7 +17,7 @@ import numpy as np
 from obligations.confirm.block import scope_of
 from obligations.confirm.whole import NetCheck
 from obligations.lean import LetIn, Typed
-from obligations.ledger import BOUND, Ledger, Row
+from obligations.ledger import BOUND, Ledger, Row, Verdict
 from obligations.ops import Array, environment
 from obligations.shadow import (
     STEP,
@@ -171,7 +171,7 @@ def check_true_size(
         f"N={batch} {net.input_shape[1]}×{net.input_shape[2]} {net.classes}={point.classes}",
         {"intent": error},
         margin,
-        "holds" if error <= BOUND else "not the gradient",
+        Verdict.HOLDS if error <= BOUND else Verdict.NOT_THE_GRADIENT,
         notes,
     )
     return Ledger(net.name, (row,), TRUE_SIZE.text, (), time.perf_counter() - start, (seed,), ())

@@ -18,7 +18,7 @@ from obligations.confirm.slots import (
 from obligations.confirm.tally import Tally, where
 from obligations.description import Net
 from obligations.lean import Declaration, Environment
-from obligations.ledger import Zero
+from obligations.ledger import Verdict, Zero
 from obligations.ops import FLAG, LOSS_STRINGS, STRINGS, Array, environment
 from obligations.shadow import (
     STEP,
@@ -148,7 +148,7 @@ class NetCheck:
             self.counted(found, tally)
             tally.sizes[f"N={at.point.batch} {self.derived.net.classes}={at.point.classes}"] = None
         for note in misplaced_fields(constant.type, self.env, self.derived.net):
-            tally.worse("fails", note)
+            tally.worse(Verdict.FAILS, note)
 
     def samples(self, seeds: Iterable[int]) -> Iterator[NetSample]:
         """Per seed a point, and one more with masks where an option is on."""
@@ -203,7 +203,7 @@ class NetCheck:
             count = seen[path]
             if count != 1:
                 times = "no clause" if count == 0 else f"{count} clauses"
-                tally.worse("incomplete", f"{'.'.join(path)} has {times}")
+                tally.worse(Verdict.INCOMPLETE, f"{'.'.join(path)} has {times}")
 
     def trained(self) -> list[tuple[str, ...]]:
         """The path of every tensor with a gradient, in layer order."""
@@ -265,7 +265,7 @@ class NetCheck:
             tally.add("statement", relative_error(left, right), where(left, right))
             tally.sizes[f"N={point.batch} {self.derived.net.classes}={point.classes}"] = None
         for note in misplaced_fields(constant.type, self.env, self.derived.net):
-            tally.worse("fails", note)
+            tally.worse(Verdict.FAILS, note)
 
     def loss_sides(self, obligation: Obligation, point: NetPoint) -> tuple[Array, Array]:
         """Both sides of the loss lemma at every example and class of a point."""

@@ -27,6 +27,7 @@ from obligations.confirm.net import confirm
 from obligations.description.reader import load, read_net
 from obligations.errors import ObligationsError, Source
 from obligations.ledger.rows import Row, Zero
+from obligations.ledger.verdicts import Verdict
 from obligations.statements.tie_file import Derived, derive
 
 TINY = Path(__file__).resolve().parents[1] / "nets" / "tiny.net"
@@ -133,10 +134,10 @@ def test_two_files_with_one_text_are_evaluated_once() -> None:
 
 
 def test_merged_rows_are_the_worst_of_each() -> None:
-    good = Row("n", "tie", "N=2", {"a": 1e-16, "b": 3e-16}, 0.5, "holds", ("x",))
-    bad = Row("n", "tie", "N=3", {"a": 2e-16, "c": 1.0}, None, "fails", ("y", "x"))
+    good = Row("n", "tie", "N=2", {"a": 1e-16, "b": 3e-16}, 0.5, Verdict.HOLDS, ("x",))
+    bad = Row("n", "tie", "N=3", {"a": 2e-16, "c": 1.0}, None, Verdict.FAILS, ("y", "x"))
     assert batch.merged([good, bad]) == Row(
-        "n", "tie", "N=2, N=3", {"a": 2e-16, "b": 3e-16, "c": 1.0}, 0.5, "fails", ("x", "y")
+        "n", "tie", "N=2, N=3", {"a": 2e-16, "b": 3e-16, "c": 1.0}, 0.5, Verdict.FAILS, ("x", "y")
     )
 
 
@@ -160,7 +161,15 @@ SUBJECT = Subject(Source("made-up.net", "net"), "MadeUp", (("precision", "switch
 def made_up(section: str, names: str, only: tuple[str, ...] = ()) -> Result:
     """A result whose rows have one-letter names; the last one is a bundle with a zero."""
     rows = tuple(
-        Row(n, "bundle" if n == names[-1] else "tie", "ε=½", {"x": 0.1}, None, "holds", ("\n",))
+        Row(
+            n,
+            "bundle" if n == names[-1] else "tie",
+            "ε=½",
+            {"statement": 0.1},
+            None,
+            Verdict.HOLDS,
+            ("\n",),
+        )
         for n in names
     )
     return Result(Unit(SUBJECT, section, 0, only=only), rows, len(names), (Zero("t", "r", 0.0),), 1)
@@ -247,7 +256,7 @@ def test_two_runs_do_not_share_a_file(tmp_path: Path) -> None:
 def test_infinite_errors_are_json_and_come_back(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     inf = float("inf")
-    row = Row("n", "tie", "", {"intent": inf}, inf, "not the gradient")
+    row = Row("n", "tie", "", {"intent": inf}, inf, Verdict.NOT_THE_GRADIENT)
     write(path, (replace(MADE_UP[2], rows=(row,)),))
 
     def refuse(word: str) -> None:
@@ -470,9 +479,9 @@ def test_junit_has_a_case_a_row() -> None:
 
 def test_junit_tells_what_fails_and_what_was_not_evaluated() -> None:
     rows = (
-        Row("a", "tie", "N=2", {"statement": 0.5}, 0.1, "fails", ("index 3: 1 \x00\x1b< 2",)),
-        Row("b", "tie", "", {}, None, "not evaluated", ("no sample",)),
-        Row("c", "tie", "", {"statement": 0.0}, None, "holds"),
+        Row("a", "tie", "N=2", {"statement": 0.5}, 0.1, Verdict.FAILS, ("index 3: 1 \x00\x1b< 2",)),
+        Row("b", "tie", "", {}, None, Verdict.NOT_EVALUATED, ("no sample",)),
+        Row("c", "tie", "", {"statement": 0.0}, None, Verdict.HOLDS),
     )
     found = Results(None)
     result = replace(MADE_UP[0], rows=rows)

@@ -17,6 +17,7 @@ from obligations.cli import run
 from obligations.description.reader import read_net
 from obligations.errors import ObligationsError, Source
 from obligations.ledger.rows import Ledger, Row, Zero
+from obligations.ledger.verdicts import Verdict
 from obligations.resources import built_in_nets
 from obligations.show import page, pictures, svg
 from obligations.statements.section import sections
@@ -135,17 +136,24 @@ def long_names() -> str:
 
 def ledger(failing: bool) -> Ledger:
     rows = [
-        Row("tinyIdCotA", "cotangent", "Id N=2 c=3 h=2 w=2", {"cotangent": 2e-16}, 0.02, "holds"),
-        Row("tinyIdTiedB", "bundle", "Id N=2 c=3 h=2 w=2", {"statement": 0.0}, None, "holds"),
+        Row(
+            "tinyIdCotA",
+            "cotangent",
+            "Id N=2 c=3 h=2 w=2",
+            {"cotangent": 2e-16},
+            0.02,
+            Verdict.HOLDS,
+        ),
+        Row("tinyIdTiedB", "bundle", "Id N=2 c=3 h=2 w=2", {"statement": 0.0}, None, Verdict.HOLDS),
     ]
     if failing:
         name = "tiny_a_name_that_is_longer_than_any_telephone_is_wide_idblock_tiedB" * 2
         rows += [
-            Row(name, "bundle", "c=3", {"intent": 0.3}, 0.1, "not the gradient", (HOSTILE,)),
-            Row("tinyNetTied", "capstone", HOSTILE, {}, None, "fails", ("one", "two")),
+            Row(name, "bundle", "c=3", {"intent": 0.3}, 0.1, Verdict.NOT_THE_GRADIENT, (HOSTILE,)),
+            Row("tinyNetTied", "capstone", HOSTILE, {}, None, Verdict.FAILS, ("one", "two")),
         ]
     zeros = (Zero("i0.b₁", "a constant per channel at i0.n1", 1e-17),)
-    further = (Row("at the kink n1 = 0", "hypothesis", "Id", {}, 0.1, "holds", ("0 and 1",)),)
+    further = (Row("at the kink n1 = 0", "hypothesis", "Id", {}, 0.1, Verdict.HOLDS, ("0 and 1",)),)
     return Ledger("Tiny", tuple(rows), "channels n → n/4", zeros, 1.5, (0,), ("x",), further)
 
 

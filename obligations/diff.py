@@ -78,12 +78,10 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Snippet:
+class Snippet(Spot):
     """A piece of one side and where it stands."""
 
     text: str
-    line: int
-    column: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +165,7 @@ class Comparison:
         """Whether no statement differs and nothing is missing."""
         return all(p.agrees for p in self.pairs)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Any:
         """Plain data, for ``--json``."""
         found = {
             "a": self.left,
@@ -191,7 +189,7 @@ class Comparison:
                 for p in self.pairs
             ],
         }
-        return plain.fields(found)
+        return plain.plain(found)
 
 
 # -- one side ----------------------------------------------------------------------------------
@@ -446,8 +444,8 @@ def _pair(
 
 
 def _word(declaration: FileDeclaration) -> Snippet:
-    at = _place(declaration)
-    return Snippet(declaration.kind, at.line, at.column)
+    span = declaration.place.span
+    return Snippet(span.line, span.column, declaration.kind)
 
 
 def _same_proof(x: FileDeclaration, y: FileDeclaration, renamed: Mapping[str, str]) -> bool:
@@ -623,7 +621,7 @@ class _Walk:
         shown = [s for s in (_snippet(n, side) for n in nodes) if s is not None]
         if not shown:
             return None
-        return Snippet(" ".join(x.text for x in shown), shown[0].line, shown[0].column)
+        return Snippet(shown[0].line, shown[0].column, " ".join(x.text for x in shown))
 
     def tokens(self, node: Node, start: int, stop: int, side: _Side) -> Snippet | None:
         words = [n.label for n in node.parts]
@@ -643,7 +641,7 @@ class _Walk:
                 at -= len(words[start])
                 line = text.count("\n", 0, at) + 1
                 column = at - text.rfind("\n", 0, at)
-        return Snippet(_short(" ".join(words[start:stop])), line, column)
+        return Snippet(line, column, _short(" ".join(words[start:stop])))
 
 
 def _entry_name(entry: Node) -> str:
@@ -661,12 +659,12 @@ def _snippet(node: Node, side: _Side) -> Snippet | None:
         inner = next((n.span for n in walk(node) if n.span is not None), None)
         span = inner or Span(1, 1)
     if not (isinstance(span, TextSpan) and 0 < span.end <= len(side.file.source.text)):
-        return Snippet(node.label or node.kind, span.line, span.column)
+        return Snippet(span.line, span.column, node.label or node.kind)
     text = strip_comments(side.file.source.text[span.end - span.width : span.end])
     bare = node.kind not in ("tuple", "ascription") and text[:1] == "(" and text[-1:] == ")"
     if bare and not text[1:2].isspace():
-        return Snippet(_short(text[1:-1]), span.line, span.column + 1)
-    return Snippet(_short(text), span.line, span.column)
+        return Snippet(span.line, span.column + 1, _short(text[1:-1]))
+    return Snippet(span.line, span.column, _short(text))
 
 
 def _entry_snippet(entry: Node, side: _Side) -> Snippet:
@@ -681,7 +679,7 @@ def _entry_snippet(entry: Node, side: _Side) -> Snippet:
         close = {"(": ")", "{": "}", "[": "]", "⦃": "⦄"}.get(binder.kind, "")
         text = f"{binder.kind}{name} : {texts[0]}{close}" if texts else name
     span = entry.span or Span(1, 1)
-    return Snippet(_short(text), span.line, span.column)
+    return Snippet(span.line, span.column, _short(text))
 
 
 def _short(text: str, limit: int = _SHOWN) -> str:
@@ -787,7 +785,7 @@ def details(pair: Pair) -> Iterator[tuple[str, str, str]]:
     for d in pair.differences:
         yield f"{d.note}:" if d.note else "differs:", "", ""
         for word, side in (("A", d.left), ("B", d.right)):
-            place = "nothing" if side is None else f"{f'{side.line}:{side.column}':8} "
+            place = "nothing" if side is None else f"{side!s:8} "
             yield f"  {word}  {place}", "" if side is None else side.text, word
     if pair.more:
         yield f"and {pair.more} more", "", ""
@@ -830,4 +828,4 @@ def _side(word: str, snippet: Snippet | None) -> str:
     if snippet is None:
         return f"{word} nothing"
     fence = "``" if "`" in snippet.text else "`"
-    return f"{word} {snippet.line}:{snippet.column} {fence}{snippet.text}{fence}"
+    return f"{word} {snippet!s} {fence}{snippet.text}{fence}"

@@ -69,8 +69,12 @@ class Audit:
 
     def as_json(self) -> dict[str, Any]:
         """Plain data."""
-        rows = [row.as_json() for row in self.rows]
-        return {"net": self.net, "file": self.source.name, "ok": self.ok, "rows": rows}
+        return {
+            "net": self.net,
+            "file": self.source.name,
+            "ok": self.ok,
+            "rows": [row.as_json() for row in self.rows],
+        }
 
     def table(self) -> Table:
         """A row for each convention."""

@@ -60,7 +60,7 @@ def command(
     from obligations.audit import artifacts, audit, load
     from obligations.description import load as load_net
     from obligations.errors import ObligationsError
-    from obligations.ledger import plain, working
+    from obligations.ledger import working
 
     options.writable((net, *files), json=json_file, html=html_file)
     described = load_net(net, settings)
@@ -91,10 +91,7 @@ def command(
         good = sum(a.ok for a in found)
         told = f", {refused} cannot be read as such" if refused else ""
         click.echo(f"{described.name}: {good} of {len(wanted)} training steps agree{told}")
-    if json_file is not None:
-        from obligations.writing import replace_file
-
-        replace_file(json_file, plain.text([a.as_json() for a in found]))
+    options.write_json(json_file, [a.as_json() for a in found])
     if html_file is not None:
         paging.write(html_file, "audit", [paging.audit_chapter(a, described) for a in found])
     return 2 if refused or unanswered else 0 if all(a.ok for a in found) else 1

@@ -1,7 +1,5 @@
 """``obligations census``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

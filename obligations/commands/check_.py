@@ -51,7 +51,7 @@ def command(
     options.writable(read, results=batch.results, junit=batch.junit, json=json_file, html=html_file)
     from obligations.commands.generate_ import derived_or_differences
     from obligations.description import load
-    from obligations.ledger import plain, show_ledger
+    from obligations.ledger import show_ledger
 
     nets = [load(target, settings) for target in targets if target not in files]
     derived = [found for found in map(derived_or_differences, nets) if found is not None]
@@ -72,10 +72,7 @@ def command(
         if html_file is not None:
             said = lean_files.summary(found)
             chapters.append(paging.file_chapter(found, said, net_of_files, allow_unknown))
-    if json_file is not None:
-        from obligations.writing import replace_file
-
-        replace_file(json_file, plain.text(ledgers))
+    options.write_json(json_file, ledgers)
     if html_file is not None:
         paging.write(html_file, "check", chapters)
     return 0 if ok else 1

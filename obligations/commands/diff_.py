@@ -58,11 +58,7 @@ def command(
             paging.write(html_file, "diff", paging.chapters([a], settings))
         return 1
     found = diff.compare(left, load(b), statements_only=statements_only)
-    if json_file is not None:
-        from obligations.ledger import plain
-        from obligations.writing import replace_file
-
-        replace_file(json_file, plain.text(found.as_json()))
+    options.write_json(json_file, found.as_json())
     if markdown:
         sys.stdout.write(diff.markdown(found))
     else:

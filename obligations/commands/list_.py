@@ -1,13 +1,8 @@
 """``obligations list``."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
-
-if TYPE_CHECKING:
-    from obligations.description import Net
 
 
 @click.command("list")
@@ -17,14 +12,12 @@ def command() -> int:
     from obligations.ledger import Column, Table, show
     from obligations.resources import built_in_nets
 
-    def options(net: Net) -> str:
-        own = (f"{o.name}={'|'.join(o.values)}" for o in net.options)
-        return " ".join(("precision=switch|f32", *own))
-
-    columns: tuple[Column[tuple[str, Net]], ...] = (
+    columns: tuple[Column[Any], ...] = (
         Column("net", lambda x: x[0], role="name"),
         Column("module", lambda x: x[1].module),
-        Column("options, the default first", lambda x: options(x[1])),
+        Column("options, the default first", lambda x: " ".join(("precision=switch|f32", *x[2]))),
     )
-    show(Table.of(columns, [(name, load(name)) for name in built_in_nets()]))
+    nets = [(name, load(name)) for name in built_in_nets()]
+    own = ([f"{o.name}={'|'.join(o.values)}" for o in net.options] for _, net in nets)
+    show(Table.of(columns, [(*x, options) for x, options in zip(nets, own, strict=True)]))
     return 0

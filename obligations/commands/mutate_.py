@@ -48,7 +48,7 @@ def command(
     options.writable(nets, json=json_file)
     from obligations.commands.generate_ import derived_or_differences
     from obligations.description import load
-    from obligations.ledger import plain, working
+    from obligations.ledger import working
     from obligations.mutation import mutants as mutate
 
     def wanted(fault: str) -> bool:
@@ -70,10 +70,7 @@ def command(
         print_report(result, each=each)
         ok = ok and result.ok
         found.append(result.as_json())
-    if json_file is not None:
-        from obligations.writing import replace_file
-
-        replace_file(json_file, plain.text(found))
+    options.write_json(json_file, found)
     return 0 if ok else 1
 
 

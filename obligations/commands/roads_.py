@@ -1,7 +1,5 @@
 """``obligations roads``."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

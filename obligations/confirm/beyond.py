@@ -61,8 +61,7 @@ def _worst(found: list[Row]) -> list[Row]:
     for row in found:
         old = out.get(row.name)
         bad = old is None or (old.verdict.good and not row.verdict.good)
-        same = old is not None and old.verdict == row.verdict
-        if bad or (old and same and (row.worst or 0.0) > (old.worst or 0.0)):
+        if bad or (old and old.verdict == row.verdict and (row.worst or 0) > (old.worst or 0)):
             out[row.name] = row
     return list(out.values())
 

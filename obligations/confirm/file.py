@@ -105,7 +105,7 @@ class FileLedger:
         judged = [r.verdict.judged(allow_unknown=allow_unknown) for r in self.ledger.rows]
         return bool(judged) and False not in judged
 
-    def as_json(self, *, allow_unknown: bool = False) -> dict[str, Any]:
+    def as_json(self, *, allow_unknown: bool = False) -> Any:
         """Plain data, for ``--json``."""
         out = self.ledger.as_json()
         out["file"] = self.ledger.net

@@ -7,7 +7,6 @@ such a string is read where a number is expected.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from math import isfinite
 from typing import Any, TypeVar
 
@@ -24,16 +23,11 @@ def plain(value: object) -> Any:
     return _finite(msgspec.to_builtins(value, enc_hook=lambda x: x.item()))
 
 
-def fields(value: Mapping[str, object]) -> dict[str, Any]:
-    """:func:`plain` of a record's fields."""
-    return {name: plain(x) for name, x in value.items()}
-
-
 def _finite(value: Any) -> Any:
     match value:
         case float():
             return value if isfinite(value) else str(value)
-        case list():
+        case list() | tuple():
             return [_finite(x) for x in value]
         case dict():
             return {k: _finite(x) for k, x in value.items()}
@@ -52,13 +46,9 @@ def loaded(raw: bytes) -> Any:
         found = json.loads(raw)
         # A lone half of a surrogate pair could not be printed.
         json.dumps(found, ensure_ascii=False).encode()
-    except UnicodeError as error:
-        raise ObligationsError(f"no text: {getattr(error, 'reason', error)}") from None
-    except ValueError as error:
+        return found
+    except (ValueError, RecursionError) as error:
         raise ObligationsError(f"no JSON: {error}") from None
-    except RecursionError:
-        raise ObligationsError("it is nested too deeply") from None
-    return found
 
 
 def record(data: object, kind: type[_T]) -> _T:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from obligations.ledger.plain import fields
+from obligations.ledger.plain import plain
 from obligations.ledger.tables import Column, Table
 from obligations.ledger.verdicts import Verdict
 
@@ -85,7 +85,10 @@ ELABORATED = "elaborated"
 
 
 def _error(name: str, means: str) -> Column[Line]:
-    return Column(name, lambda x: number(x.row.errors.get(name)), means, role="number")
+    def cell(line: Line) -> str:
+        return number(line.row.errors.get(name))
+
+    return Column(name, cell, means, role="number", optional=True)
 
 
 ERRORS = (
@@ -102,7 +105,7 @@ ERRORS = (
 """The columns of relative errors, in the order they are shown; a row has some of them."""
 
 COLUMNS: tuple[Column[Line], ...] = (
-    Column("line", lambda x: x.at, "where the declaration stands in the file", role="number"),
+    Column("line", lambda x: x.at, "where it stands in the file", role="number", optional=True),
     Column("name", lambda x: x.row.name, "the declaration", role="name", code=True),
     Column("kind", lambda x: x.row.kind, "what it is"),
     Column("sizes", lambda x: x.row.sizes, "the numbers it was evaluated at"),
@@ -115,15 +118,12 @@ COLUMNS: tuple[Column[Line], ...] = (
         role="number",
     ),
     Column("verdict", lambda x: x.row.verdict, "what was found", role="verdict"),
-    Column("Lean", lambda x: x.lean, "what Lean's elaboration says of it"),
+    Column("Lean", lambda x: x.lean, "what Lean's elaboration says of it", optional=True),
 )
 """All that a ledger can show of a row, in the order it is shown."""
 
-
-def used(rows: Iterable[Row]) -> tuple[Column[Line], ...]:
-    """The columns of errors that rows have."""
-    names = {name for row in rows for name in row.errors}
-    return tuple(c for c in ERRORS if c.name in names)
+NARROW = frozenset(["line", "name", "worst", "margin", "verdict"])
+"""What there is room for in a narrow terminal; elsewhere each error has its column."""
 
 
 def ledger_table(
@@ -134,7 +134,7 @@ def ledger_table(
     allow_unknown: bool = False,
     told: bool = True,
 ) -> Table:
-    """The table of a ledger: the columns that its rows have something for.
+    """The table of a ledger.
 
     Parameters
     ----------
@@ -147,21 +147,19 @@ def ledger_table(
     told
         Whether what speaks against a statement has its notes under it; elsewhere they have.
     """
-    shown = {"name", "margin", "verdict"} | ({"line"} if any(x.at for x in lines) else set())
-    columns = COLUMNS
-    if narrow:
-        shown |= {"worst"}
-        # What Lean has against a declaration stands with the verdict.
-        columns = tuple(replace(c, cell=_both) if c.role == "verdict" else c for c in COLUMNS)
-    else:
-        shown |= {"kind", "sizes", *(c.name for c in used(x.row for x in lines))}
-        shown |= {"Lean"} if any(x.lean for x in lines) else set()
 
     def ok(line: Line) -> bool | None:
         return line.row.verdict.judged(allow_unknown=allow_unknown)
 
+    def verdict(line: Line) -> str:
+        # What Lean has against a declaration stands here where there is no column for it.
+        beside = narrow and line.lean not in ("", ELABORATED)
+        return line.row.verdict + (f"; Lean: {line.lean}" if beside else "")
+
+    own: dict[str, dict[str, Any]] = {"name": {"heading": name}, "verdict": {"cell": verdict}}
+    shown = (c for c in COLUMNS if (c.name in NARROW if narrow else c.name != "worst"))
     return Table.of(
-        (replace(c, heading=name) if c.name == "name" else c for c in columns if c.name in shown),
+        (replace(c, **own.get(c.name, {})) for c in shown),
         lines,
         ok=ok,
         notes=lambda x: x.row.notes if told or ok(x) is not False else (),
@@ -169,15 +167,10 @@ def ledger_table(
     )
 
 
-def _both(line: Line) -> str:
-    said = line.lean or ELABORATED
-    return line.row.verdict + (f"; Lean: {said}" if said != ELABORATED else "")
-
-
 def further_table(rows: Iterable[Row], *, narrow: bool = False) -> Table:
     """The table of what is claimed beside the file, what was found last."""
     columns: tuple[Column[Row], ...] = (
-        Column("beside the file", lambda r: r.name, role="name", code=False),
+        Column("beside the file", lambda r: r.name, role="name"),
         Column("kind", lambda r: r.kind),
         Column("sizes", lambda r: r.sizes),
         Column("error", lambda r: number(r.worst), role="number"),
@@ -192,11 +185,11 @@ def further_table(rows: Iterable[Row], *, narrow: bool = False) -> Table:
     )
 
 
-def legend(rows: Sequence[Row]) -> tuple[str, ...]:
+def legend(table: Table, rows: Iterable[Row]) -> tuple[str, ...]:
     """What the numbers and the verdicts of a ledger mean, a paragraph each."""
-    columns = [*used(rows), *(c for c in COLUMNS if c.name == "margin")]
-    verdicts = [v for v in Verdict if any(r.verdict is v for r in rows)]
-    said = [f"{c.name.capitalize()}: {c.means}." for c in columns]
+    found = {row.verdict for row in rows}
+    verdicts = [v for v in Verdict if v in found]
+    said = [f"{c.title.capitalize()}: {c.means}." for c in table.columns if c.role == "number"]
     return (
         f"Numbers are relative errors; a row holds up to {BOUND:.0e}. {' '.join(said)}",
         "Verdicts: " + "; ".join(f"{v}, {v.means}" for v in verdicts) + ".",
@@ -241,9 +234,9 @@ class Ledger:
         """The rows that do not hold."""
         return tuple(r for r in (*self.rows, *self.further) if not r.verdict.good)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Any:
         """Plain data, for ``--json``."""
-        return fields(
+        return plain(
             {
                 "net": self.net,
                 "ok": self.ok,
@@ -251,7 +244,9 @@ class Ledger:
                 "seeds": self.seeds,
                 "seconds": round(self.seconds, 3),
                 "bound": BOUND,
-                "columns": {c.name: c.means for c in used(self.rows)},
+                "columns": {
+                    c.name: c.means for c in ERRORS if any(c.name in r.errors for r in self.rows)
+                },
                 "rows": self.rows,
                 "further": self.further,
                 "zero_by_theory": self.zeros,

@@ -68,6 +68,8 @@ class Column(Generic[T]):
         found of it.
     code
         Whether its texts are code.
+    optional
+        Whether it is left out of a table in which it has nothing to show.
     """
 
     name: str
@@ -76,6 +78,7 @@ class Column(Generic[T]):
     heading: str = ""
     role: Literal["", "name", "number", "verdict"] = ""
     code: bool = False
+    optional: bool = False
 
     @property
     def title(self) -> str:
@@ -117,11 +120,13 @@ class Table:
         total: Sequence[object] = (),
     ) -> Table:
         """The table of some items; ``total`` is its last row, if there is one."""
-        shown = tuple(columns)
-        entries = [
-            Entry(_texts(c.cell(x) for c in shown), ok(x), notes(x), style(x)) for x in items
-        ]
-        return cls(shown, (*entries, *([Entry(_texts(total))] if total else [])), bool(total))
+        found = tuple(items)
+        shown = [(c, _texts(map(c.cell, found))) for c in columns]
+        shown = [(c, texts) for c, texts in shown if any(texts) or not c.optional]
+        rows = zip(*(texts for _, texts in shown), strict=True)
+        entries = [Entry(r, ok(x), notes(x), style(x)) for x, r in zip(found, rows, strict=True)]
+        entries += [Entry(_texts(total))] if total else []
+        return cls(tuple(c for c, _ in shown), tuple(entries), bool(total))
 
     def widths(self) -> tuple[int, ...]:
         """How many terminal columns each column takes if nothing in it is broken."""

@@ -32,8 +32,9 @@ class Verdict(StrEnum):
     ) -> Verdict:
         found = str.__new__(cls, words)
         found._value_ = words
-        found.good, found.evaluated, found.means = good, evaluated, means
-        found.counted = counted or words
+        found.good, found.evaluated, found.means, found.counted = (
+            good, evaluated, means, counted or words,
+        )  # fmt: skip
         return found
 
     HOLDS = "holds", True, True, "every error is within the bound", "hold"
@@ -62,14 +63,12 @@ class Verdict(StrEnum):
     @property
     def style(self) -> str:
         """Its colour in a terminal, as rich calls it."""
-        if self.good is None:
-            return "dim"
-        return "green" if self.good else "red" if self.evaluated else "yellow"
+        against = "red" if self.evaluated else "yellow"
+        return {True: "green", False: against, None: "dim"}[self.good]
 
     @property
     def outcome(self) -> str:
         """The element that JUnit has for a test that ended so; ``""`` where it passed."""
-        if self.good is None:
-            return "skipped"
         # Not to hold is found; not to have been evaluated says nothing of the statement.
-        return "" if self.good else "failure" if self.evaluated else "error"
+        against = "failure" if self.evaluated else "error"
+        return {True: "", False: against, None: "skipped"}[self.good]

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -194,20 +195,19 @@ class Report:
 
     def shown(self) -> Table:
         """:meth:`table` as a reader sees it."""
-
-        def count(key: str, heading: str) -> Column[tuple[str, dict[str, int]]]:
-            return Column(key, lambda x: x[1][key], heading=heading, role="number")
-
-        counts = [count(key, heading) for key, heading in COLUMNS.items()]
-        name: Column[tuple[str, dict[str, int]]] = Column(self.net, lambda x: x[0], role="name")
-        total = ("total", *self.totals().values())
-        return Table.of((name, *counts), self.table().items(), total=total)
+        rows = [{"fault": fault, **counts} for fault, counts in self.table().items()]
+        columns: list[Column[Any]] = [
+            Column(key, itemgetter(key), heading=heading, role="number")
+            for key, heading in COLUMNS.items()
+        ]
+        fault: Column[Any] = Column("fault", itemgetter("fault"), heading=self.net, role="name")
+        return Table.of((fault, *columns), rows, total=("total", *self.totals().values()))
 
     def reasons(self) -> dict[str, int]:
         """How many faults are equivalent for each reason."""
         return dict(Counter(o.reason for o in self.outcomes if o.status == "equivalent"))
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Any:
         """Plain data, for ``--json``."""
         found = {
             "net": self.net,
@@ -231,7 +231,7 @@ class Report:
                 for o in self.outcomes
             ],
         }
-        return plain.fields(found)
+        return plain.plain(found)
 
 
 COLUMNS = {

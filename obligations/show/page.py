@@ -160,16 +160,15 @@ def file_chapter(
     wrong = []
     for row, place in zip(ledger.rows, found.places, strict=True):
         if row.verdict.judged(allow_unknown=allow_unknown) is False:
-            _, *lines = place.shown.split("\n") if place.shown else ("", *row.notes)
-            at = f"{ledger.net}:{place.line}:{place.column}"
-            said = f"{row.name}: {row.verdict}"
-            if place.shown:
-                said = place.shown.split("\n")[0].removeprefix(f"{at}: ")
-            wrong.append(Finding(at, (said,), _outdented(lines)))
+            first, *lines = place.shown.split("\n") if place.shown else ("", *row.notes)
+            # Trouble within a declaration has a place of its own.
+            at, _, said = first.partition(": error: ")
+            at = at or f"{ledger.net}:{place.line}:{place.column}"
+            wrong.append(Finding(at, (said or f"{row.name}: {row.verdict}",), _outdented(lines)))
     parts = [Part("Findings", findings=tuple(wrong))] if wrong else []
     # What is wrong has its notes among the findings.
     table = ledger_table(found.lines(), allow_unknown=allow_unknown, told=False)
-    parts.append(Part("Ledger", legend(ledger.rows), table=_paged(table)))
+    parts.append(Part("Ledger", legend(table, ledger.rows), table=_paged(table)))
     parts += _zeros_part(ledger.zeros)
     if sections is not None:
         parts.append(blocks_part(sections))
@@ -217,11 +216,11 @@ def _outdented(lines: Sequence[str]) -> tuple[str, ...]:
 
 def ledger_parts(ledger: Ledger) -> list[Part]:
     """A ledger: its rows, what is claimed beside them, what theory makes zero."""
-    words = list(legend(ledger.rows))
+    table = ledger_table([Line(row) for row in ledger.rows])
+    words = list(legend(table, ledger.rows))
     if ledger.scale:
         words.append(f"The whole net is evaluated at {ledger.scale}.")
     words += [f"Left out: {note}." for note in ledger.notes]
-    table = ledger_table([Line(row) for row in ledger.rows])
     out = [Part("Ledger", tuple(words), table=_paged(table))]
     if ledger.further:
         out.append(Part("Beside the file", table=_paged(further_table(ledger.further))))

@@ -102,4 +102,4 @@ def _print(found: Comparison) -> None:
 
 def _colour(text: str, word: str) -> str:
     # Click leaves the colour out where nobody looks.
-    return click.style(text, fg="red" if word == "A" else "green")
+    return click.style(text, fg="red" if word == "A" else "green") if text else ""

@@ -64,7 +64,7 @@ class Column(Generic[T]):
     means
         What a legend says of it, without a full stop.
     role
-        A number is set to the right and never broken; a name names its row; a verdict is what was
+        A number is set to the right; a name names its row; a verdict is what was
         found of it.
     code
         Whether its texts are code.
@@ -128,11 +128,6 @@ class Table:
         entries += [Entry(_texts(total))] if total else []
         return cls(tuple(c for c, _ in shown), tuple(entries), bool(total))
 
-    def widths(self) -> tuple[int, ...]:
-        """How many terminal columns each column takes if nothing in it is broken."""
-        rows = (_texts(c.title for c in self.columns), *(e.cells for e in self.entries))
-        return tuple(max(map(columns, cells)) for cells in zip(*rows, strict=True))
-
 
 def _texts(values: Iterable[object]) -> tuple[str, ...]:
     return tuple("" if v is None else str(v) for v in values)
@@ -149,8 +144,9 @@ def show(table: Table, stream: IO[str] | None = None) -> None:
 
 def plain_lines(table: Table) -> Iterator[str]:
     """A table as lines of plain text, no column cut or wrapped."""
-    sizes = table.widths()
-    for cells in ([c.title for c in table.columns], *(e.cells for e in table.entries)):
+    rows = [_texts(c.title for c in table.columns), *(e.cells for e in table.entries)]
+    sizes = [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
+    for cells in rows:
         yield "  ".join(
             " " * (size - columns(text)) + text
             if column.role == "number"
@@ -189,25 +185,17 @@ def _print(table: Table, stream: IO[str]) -> None:
     from rich.table import Table as Shown
     from rich.text import Text
 
-    console = _console(stream)
     shown = Shown(box=box.SIMPLE_HEAD, pad_edge=False)
-    # An edge on each side, and between two columns a space, the line and a space.
-    tight = sum(table.widths()) + 3 * len(table.columns) - 1 > console.width
+    # The widest columns are broken first, so that numbers are last.
     for column in table.columns:
-        right = column.role == "number"
-        shown.add_column(
-            # Headings are broken before names are.
-            column.title.replace(" ", "\n") if right and tight else column.title,
-            justify="right" if right else "left",
-            no_wrap=right,
-            overflow="fold",
-        )
+        side: Literal["left", "right"] = "right" if column.role == "number" else "left"
+        shown.add_column(column.title, justify=side, overflow="fold")
     for entry in table.entries:
         last = table.total and entry is table.entries[-1]
         styles = {"verdict": entry.style, "name": "bold" if last else ""}
         cells = zip(table.columns, entry.cells, strict=True)
         shown.add_row(*(Text(text, styles.get(c.role, "")) for c, text in cells), end_section=last)
-    console.print(shown)
+    _console(stream).print(shown)
 
 
 # -- words -------------------------------------------------------------------------------------

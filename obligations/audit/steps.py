@@ -24,6 +24,7 @@ from typing import Any
 from obligations.audit.rows import Ledger, Mismatch, Row
 from obligations.description import Net
 from obligations.errors import InputError, ObligationsError, Source, Span, decode, nearest
+from obligations.ledger import Column, Table
 from obligations.stablehlo import Function, Module, Recognised
 
 __all__ = ["Audit", "Mismatch", "Row", "artifacts", "audit", "fits", "load", "shown", "summary"]
@@ -74,6 +75,16 @@ class Audit:
             "ok": self.ok,
             "rows": [row.as_json() for row in self.rows],
         }
+
+    def table(self) -> Table:
+        """A row for each convention."""
+        columns: tuple[Column[Row], ...] = (
+            Column("convention", lambda r: r.convention, role="name"),
+            Column("description", lambda r: r.stated),
+            Column("artifact", lambda r: r.said, role="verdict"),
+            Column("found", lambda r: r.note),
+        )
+        return Table.of(columns, self.rows, ok=lambda r: r.ok if r.judged else None)
 
 
 def audit(net: Net, source: Source, *, numbers: bool | None = None) -> Audit:

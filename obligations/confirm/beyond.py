@@ -60,14 +60,14 @@ def _worst(found: list[Row]) -> list[Row]:
     out: dict[str, Row] = {}
     for row in found:
         old = out.get(row.name)
-        bad = old is None or (old.verdict == "holds" and row.verdict != "holds")
-        if bad or (old is not None and old.verdict == row.verdict and row.worst > old.worst):
+        bad = old is None or (old.verdict.good and not row.verdict.good)
+        if bad or (old and old.verdict == row.verdict and (row.worst or 0) > (old.worst or 0)):
             out[row.name] = row
     return list(out.values())
 
 
 def _claim(name: str, sizes: str, error: float, note: str = "") -> Row:
-    verdict: Verdict = "holds" if error <= BOUND else "fails"
+    verdict = Verdict.HOLDS if error <= BOUND else Verdict.FAILS
     return Row(
         name,
         "beyond one device",
@@ -81,7 +81,7 @@ def _claim(name: str, sizes: str, error: float, note: str = "") -> Row:
 
 def _contrast(name: str, sizes: str, error: float, without: str) -> Row:
     """A row that holds if the changed statement is wrong by more than :data:`CONTRAST`."""
-    verdict: Verdict = "holds" if error > CONTRAST else "fails"
+    verdict = Verdict.HOLDS if error > CONTRAST else Verdict.FAILS
     return Row(
         name, "contrast", sizes, {}, None, verdict, (f"{without}: off by {error:.2g}, as it must",)
     )
@@ -352,7 +352,7 @@ def _bf16_rows(check: NetCheck, rng: np.random.Generator) -> list[Row]:
 
 def _measured(name: str, sizes: str, deviation: float) -> Row:
     """A deviation that is reported, and that must be there: rounding has an effect."""
-    verdict: Verdict = "holds" if 0.0 < deviation < 0.05 else "fails"
+    verdict = Verdict.HOLDS if 0.0 < deviation < 0.05 else Verdict.FAILS
     return Row(name, "measured", sizes, {}, None, verdict, (f"largest deviation {deviation:.2g}",))
 
 

@@ -18,7 +18,7 @@ from obligations.confirm.slots import (
 from obligations.confirm.tally import Tally, where
 from obligations.description import Net
 from obligations.lean import Declaration, Environment
-from obligations.ledger import Zero
+from obligations.ledger import Verdict, Zero
 from obligations.ops import FLAG, SEED, STRINGS, Array, environment
 from obligations.shadow import (
     STEP,
@@ -140,7 +140,7 @@ class NetCheck:
             self.counted(found, tally)
             tally.sizes[f"N={at.point.batch} {self.derived.net.classes}={at.point.classes}"] = None
         for note in misplaced_fields(constant.type, self.env, self.derived.net):
-            tally.worse("fails", note)
+            tally.worse(Verdict.FAILS, note)
 
     def samples(self, seeds: Iterable[int]) -> Iterator[NetSample]:
         """Per seed a point, and one more with masks where an option is on."""
@@ -195,7 +195,7 @@ class NetCheck:
             count = seen[path]
             if count != 1:
                 times = "no clause" if count == 0 else f"{count} clauses"
-                tally.worse("incomplete", f"{'.'.join(path)} has {times}")
+                tally.worse(Verdict.INCOMPLETE, f"{'.'.join(path)} has {times}")
 
     def trained(self) -> list[tuple[str, ...]]:
         """The path of every tensor with a gradient, in layer order."""
@@ -257,7 +257,7 @@ class NetCheck:
             tally.add("statement", relative_error(left, right), where(left, right))
             tally.sizes[f"N={point.batch} {self.derived.net.classes}={point.classes}"] = None
         for note in misplaced_fields(constant.type, self.env, self.derived.net):
-            tally.worse("fails", note)
+            tally.worse(Verdict.FAILS, note)
 
     def loss_bindings(self, point: NetPoint) -> Iterator[dict[str, Any]]:
         """What the loss lemma binds, at every example and class of a point."""

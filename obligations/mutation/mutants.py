@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any, Literal
 
 import networkx as nx
@@ -46,7 +47,7 @@ from obligations.lean import (
     elaborate_declaration,
     syntax as s,
 )
-from obligations.ledger import BOUND
+from obligations.ledger import BOUND, Column, Table, Verdict, plain
 from obligations.mutation.faults import (
     LOSS_STRING,
     Chains,
@@ -173,8 +174,7 @@ class Report:
         return tuple(o for o in silent if not o.compared and not o.slots)
 
     def table(self) -> dict[str, dict[str, int]]:
-        """By kind of fault: ``made``, ``refused``, ``compared``, ``numbers``, ``slots``,
-        ``equivalent``, ``unexplained``."""
+        """By kind of fault, how many there are in each of :data:`COLUMNS`."""
         out: dict[str, Counter[str]] = {}
         for o in self.outcomes:
             row = out.setdefault(o.mutant.fault, Counter())
@@ -190,13 +190,28 @@ class Report:
             row["unexplained"] += o.status == "unexplained"
         return {fault: {c: row[c] for c in COLUMNS} for fault, row in out.items()}
 
+    def totals(self) -> dict[str, int]:
+        """:meth:`table` over all kinds of faults."""
+        rows = self.table().values()
+        return {c: sum(row[c] for row in rows) for c in COLUMNS}
+
+    def shown(self) -> Table:
+        """:meth:`table` as a reader sees it."""
+        rows = [{"fault": fault, **counts} for fault, counts in self.table().items()]
+        columns: list[Column[Any]] = [
+            Column(key, itemgetter(key), heading=heading, role="number")
+            for key, heading in COLUMNS.items()
+        ]
+        fault: Column[Any] = Column("fault", itemgetter("fault"), heading=self.net, role="name")
+        return Table.of((fault, *columns), rows, total=("total", *self.totals().values()))
+
     def reasons(self) -> dict[str, int]:
         """How many faults are equivalent for each reason."""
         return dict(Counter(o.reason for o in self.outcomes if o.status == "equivalent"))
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Any:
         """Plain data, for ``--json``."""
-        return {
+        found = {
             "net": self.net,
             "ok": self.ok,
             "seconds": round(self.seconds, 3),
@@ -209,7 +224,7 @@ class Report:
                     "text": o.mutant.text,
                     "status": o.status,
                     "refused": o.refused,
-                    "compared": None if o.compared is None else list(o.compared),
+                    "compared": o.compared,
                     "numbers": o.numbers,
                     "slots": o.slots,
                     "reason": o.reason,
@@ -218,9 +233,19 @@ class Report:
                 for o in self.outcomes
             ],
         }
+        return plain.plain(found)
 
 
-COLUMNS = ("made", "refused", "compared", "numbers", "slots", "equivalent", "unexplained")
+COLUMNS = {
+    "made": "made",
+    "refused": "refused",
+    "compared": "comparison",
+    "numbers": "numbers",
+    "equivalent": "no effect",
+    "slots": "slots",
+    "unexplained": "unexplained",
+}
+"""What is counted of each kind of fault, with its heading, in the order it is shown."""
 
 
 # -- a block -----------------------------------------------------------------------------------
@@ -311,7 +336,7 @@ class Block:
         tally = Tally()
         self.base.one(o, ready.sample, ready.evaluator, tally, {})
         row = tally.row(o)
-        if row.verdict != "holds":
+        if not row.verdict.good:
             note = f": {row.notes[0]}" if row.notes else ""
             raise ObligationsError(f"{o.name} {row.verdict} before anything is changed{note}")
 
@@ -471,7 +496,7 @@ class Block:
             if tally.over():
                 return
         for note in misplaced(part.body, evaluator.env, at.point.case.fwd):
-            tally.worse("fails", note)
+            tally.worse(Verdict.FAILS, note)
 
     def _counted(
         self, o: Obligation, part: Constant, env: Environment, tied: set[str]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import permutations
-from typing import Literal
 
 import networkx as nx
 
@@ -370,13 +369,8 @@ class _Chain:
 
     def family(self) -> Iterator[Mutant]:
         """The gradient nodes of the block's strided layers, of the other padding."""
-        paddings = {
-            site.operation.padding
-            for site in self.fwd.sites.values()
-            if site.operation.padding is not None
-        }
-        for padding in sorted(paddings):
-            other: Literal["symmetric", "XLA"] = "XLA" if padding == "symmetric" else "symmetric"
+        others = {o for site in self.fwd.sites.values() for o in other_paddings(site.operation)}
+        for other in sorted(others):
             yield self.mutant(
                 "gradient nodes of the other padding",
                 f"the gradient nodes of {self.block} are {other}",
@@ -385,6 +379,13 @@ class _Chain:
 
 
 _PADDING = "step of the other padding"
+
+
+def other_paddings(operation: Operation) -> list[str]:
+    """How else the table pads the operation."""
+    word, stride, own = operation.key
+    keys = operations()
+    return [p for w, s, p in keys if (w, s) == (word, stride) and p is not None and p != own]
 
 
 def _exchange(mine: Operation, other: Operation) -> str:
@@ -616,12 +617,10 @@ def _other_padding(section: Section, obligation: Obligation) -> Iterator[Mutant]
     clauses = split_clauses(body)
     fwd = section.forwards[section.first.name]
     for i, slot in enumerate(obligation.slots):
-        operation = fwd.sites[slot.site].operation
-        if operation.padding is None:
+        others = other_paddings(fwd.sites[slot.site].operation)
+        if not others:
             continue
-        other: Literal["symmetric", "XLA"] = (
-            "XLA" if operation.padding == "symmetric" else "symmetric"
-        )
+        other = others[0]
         flipped = {k: replace(e, family=other) for k, e in section.emitted.items()}
         symbols = tuple(fwd.parameters[p].symbol for p in slot.parameters)
         covered = " and ".join(slot.parameters)

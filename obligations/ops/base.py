@@ -686,11 +686,14 @@ class Precision:
     """A value of the setting ``precision``, which every net has.
 
     ``switched`` says that the statements take the flag :data:`FLAG`, and that a clause has its
-    switched form where there is one.
+    switched form where there is one; ``says``, what a file's header tells of it; ``imports`` are
+    the library's modules that a file needs for it.
     """
 
     word: str
     switched: bool
+    says: str
+    imports: tuple[str, ...] = ()
 
 
 def _entries(of: type) -> Any:

@@ -141,5 +141,15 @@ FAMILY = replace(
     ),
     conventions=_CONVENTIONS,
     # A weight node is the one thing a render switches between precisions.
-    precisions=(Precision("switch", switched=True), Precision("f32", switched=False)),
+    precisions=(
+        Precision(
+            "switch",
+            switched=True,
+            says="`bf16` chooses the gradient node of every convolution weight: `false` is the f32"
+            " node, `true` the bf16 one read at the identity rounding. Biases, BatchNorm and dense"
+            " nodes exist in one form only.",
+            imports=("Foundation.GradNodesBAt",),
+        ),
+        Precision("f32", switched=False, says="Every gradient node is the f32 one."),
+    ),
 )

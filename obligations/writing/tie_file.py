@@ -124,7 +124,6 @@ def text(derived: Derived, *, checked: bool) -> str:
         .render(
             stamp=_stamp(net),
             net=net,
-            switch=net.precision.switched,
             checked=checked,
             tied=any(o.kind == "tie" for o in derived.obligations),
             census=count,

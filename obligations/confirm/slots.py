@@ -37,7 +37,7 @@ from obligations.lean import (
     syntax as s,
     type_of,
 )
-from obligations.ops import FLAG, STRINGS, Clause
+from obligations.ops import FLAG, STRINGS
 from obligations.shadow import Evaluator, Leaf, NotEvaluable, gradient_node
 from obligations.statements import Deriver, Forward, Speller, binders, fill, vec
 
@@ -211,11 +211,11 @@ def expected_clauses(net: Net, block: Block, env: Environment) -> dict[str, Expe
             missing = [w for w in deriver.widths() if w not in implicit]
             groups = (groups[0], *binders([(w, s.Ident("Nat")) for w in missing], "{"), *groups[1:])
             forms = []
-            for template in _templates(clause):
+            for form in clause.forms():
                 try:
                     forms.append(
                         elaborate_declaration(
-                            env, "clause", groups, s.Ident("Prop"), fill(template, symbols)
+                            env, "clause", groups, s.Ident("Prop"), fill(form.text, symbols)
                         )
                     )
                 except ElabError:
@@ -224,10 +224,6 @@ def expected_clauses(net: Net, block: Block, env: Environment) -> dict[str, Expe
             for symbol in clause.covers:
                 out[covered[symbol]] = Expected(tuple(forms))
     return out
-
-
-def _templates(clause: Clause) -> tuple[str, ...]:
-    return (clause.f32,) if clause.switch is None else (clause.switch, clause.f32)
 
 
 def clause_difference(evaluator: Evaluator, leaf: Leaf, expected: Leaf) -> str | None:

@@ -63,7 +63,7 @@ from obligations.mutation.faults import (
     threading_mutants,
     written_mutants,
 )
-from obligations.ops import SEED, STRINGS, Array, definitions, names as table_names
+from obligations.ops import SEED, STRINGS, Array, definitions, names as table_names, operations
 from obligations.shadow import (
     Evaluator,
     leaves,
@@ -1024,21 +1024,24 @@ def written_reason(change: Written, section: Section) -> str:
     """Why an exchange of one name in a declaration changes no value."""
     if change.old in STRINGS:
         return _STRING
-    if not change.head and change.covers == ("b",):
+    roles = {p.symbol: p.role for op in operations().values() for p in op.parameters}
+    covers = [roles.get(symbol) for symbol in change.covers]
+    affine = "an affine layer's derivatives in its input and its weight have no bias in them"
+    if not change.head and covers == ["bias"]:
         return "a bias gradient is its channel's sum, whichever rows and columns a layer keeps"
     entry = table_names().get(change.head) or table_names().get(f"SHlo.{change.head}")
     if entry is None:
         entry = table_names().get(f"GradNodeB.{change.head}")
     if entry is not None and change.slot in entry.inert:
-        if change.slot == "b":
-            return "an affine layer's derivatives in its input and its weight have no bias in them"
+        if roles.get(change.slot) == "bias":
+            return affine
         return "a layer's derivative in its bias has neither weight nor input in it"
-    if change.head in definitions() and change.slot == "b":
-        return "an affine layer's derivatives in its input and its weight have no bias in them"
-    if change.covers == ("b",) and change.slot in ("W", "x", "v"):
+    if change.head in definitions() and roles.get(change.slot) == "bias":
+        return affine
+    if covers == ["bias"] and (roles.get(change.slot) == "weight" or change.slot in ("x", "v")):
         return "a layer's derivative in its bias has neither weight nor input in it"
-    if change.covers == ("W",) and change.slot == "b":
-        return "an affine layer's derivatives in its input and its weight have no bias in them"
+    if covers == ["weight"] and roles.get(change.slot) == "bias":
+        return affine
     if entry is not None and entry.definition is not None:
         from obligations.lean import parse_term
 
@@ -1051,10 +1054,10 @@ def written_reason(change: Written, section: Section) -> str:
         return ""
     # A definition's binder may be called as the parameter it is for.
     slot = parameters[change.slot].symbol if change.slot in parameters else change.slot
-    if slot == "b" and block_zero_reason(section, old.lean):
+    if roles.get(slot) == "bias" and block_zero_reason(section, old.lean):
         return "a bias before a BatchNorm is a constant per channel, which the BatchNorm removes"
     reads = section.emitted[section.first.name].reads
-    if slot == old.symbol == new.symbol == "β" and "β" in change.covers:
+    if slot == old.symbol == new.symbol and roles.get(slot) == "shift" and "shift" in covers:
         read = {reads[p.render].cotangent for p in (old, new)}
         if len(read) == 1:
             return "the two shifts are added into one sum, so that they have one gradient"

@@ -145,6 +145,26 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class Form:
+    """One way to write a clause.
+
+    Attributes
+    ----------
+    text
+        Template of the clause.
+    proof
+        Template of the proof term of the clause: ``convWTiedB_holds``.
+    index
+        Where the clause is written out as a ``∀``: the bound index it introduces, to which the
+        proof term is applied.
+    """
+
+    text: str
+    proof: str
+    index: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Clause:
     """How a bundle ties one parameter, or a pair, to the cotangent it reads.
 
@@ -152,23 +172,23 @@ class Clause:
     ----------
     covers
         Symbols of the parameters this clause ties.
-    f32, switch
-        Templates of the clause without and with the precision flag (``switch`` is ``None`` where
-        no render switches the node: the ``f32`` form is then used in both cases).
-    proof_f32, proof_switch
-        Templates of the proof term of the clause: ``convWTiedB_holds``. Where the clause is
-        written out as a ``∀``, the term is applied to the index and ``index`` names it.
-    index_f32, index_switch
-        The bound index a written-out clause introduces before its proof term, or ``None``.
+    plain
+        How it is written, unless a setting has a form of its own.
+    at
+        Forms by the setting that has them: the node that a render switches, at ``"switch"``.
     """
 
     covers: tuple[str, ...]
-    f32: str
-    proof_f32: str
-    switch: str | None = None
-    proof_switch: str | None = None
-    index_f32: str | None = None
-    index_switch: str | None = None
+    plain: Form
+    at: tuple[tuple[str, Form], ...] = ()
+
+    def form(self, setting: str) -> Form:
+        """The form under a value of the setting ``precision``."""
+        return dict(self.at).get(setting, self.plain)
+
+    def forms(self) -> tuple[Form, ...]:
+        """Every form, those of a setting first."""
+        return (*dict(self.at).values(), self.plain)
 
 
 @dataclass(frozen=True, slots=True)

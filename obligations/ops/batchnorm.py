@@ -13,6 +13,7 @@ from obligations.ops.base import (
     Clause,
     Convention,
     Family,
+    Form,
     Input,
     Name,
     Operation,
@@ -265,9 +266,11 @@ BATCHNORM = Operation(
     clauses=(
         Clause(
             covers=("γ", "β"),
-            f32="GradNodeB.BnPairTiedB N c h w vN epsStr cotN ε γ β"
-            " (reassocB N c h w x) (reassocB N c h w cot)",
-            proof_f32="bnPairTiedB_holds",
+            plain=Form(
+                "GradNodeB.BnPairTiedB N c h w vN epsStr cotN ε γ β"
+                " (reassocB N c h w x) (reassocB N c h w cot)",
+                "bnPairTiedB_holds",
+            ),
         ),
     ),
     spread=lambda dims: dims["N"] * dims["h"] * dims["w"],

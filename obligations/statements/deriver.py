@@ -116,13 +116,6 @@ class Deriver(BlockTerms):
         out.append(self._tie(kind, tie.theorem, left, proof))
         return out
 
-    def clause_form(self, clause: Clause) -> tuple[str, str, str | None]:
-        """Template, proof and written-out index of a clause under the precision setting."""
-        if self.net.precision.switched and clause.switch is not None:
-            assert clause.proof_switch is not None
-            return clause.switch, clause.proof_switch, clause.index_switch
-        return clause.f32, clause.proof_f32, clause.index_f32
-
     def _bound(
         self,
     ) -> tuple[list[tuple[str, s.Term | None, s.Term]], dict[str, str], dict[str, str]]:
@@ -271,10 +264,10 @@ class Deriver(BlockTerms):
         symbols = speller.symbols(site, **saved, cot=cot)
         # The gradient node's family is what the render says, not what the forward implies.
         source = self._family_clause(site, clause)
-        template, proof, index = self.clause_form(source)
+        form = source.form(self.net.precision.word)
         return (
-            fill(template, symbols),
-            (fill(proof, symbols), index),
+            fill(form.text, symbols),
+            (fill(form.proof, symbols), form.index),
             Slot(tuple(covered), site.name, read),
         )
 

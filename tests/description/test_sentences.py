@@ -45,11 +45,10 @@ def test_an_example_is_read(sort: str, line: str) -> None:
 
 @pytest.mark.parametrize(("sort", "line"), EXAMPLES)
 def test_an_example_with_a_word_too_many_is_not(sort: str, line: str) -> None:
+    wrong = f"{line} ! "
+    text = wrong if sort == "chain" else described(sort, wrong)
     with pytest.raises(InputError):
-        if sort == "chain":
-            parse_chain_text(Source("README", f"{line} ! "))
-        else:
-            parse_net_text(Source("README", described(sort, f"{line} ! ")))
+        (parse_chain_text if sort == "chain" else parse_net_text)(Source("README", text))
 
 
 def test_every_sort_of_line_has_an_example() -> None:

@@ -17,6 +17,7 @@ from obligations.ops.base import (
     Backward,
     Clause,
     Family,
+    Form,
     Input,
     Name,
     Operation,
@@ -251,8 +252,10 @@ LAYERNORM = Family(
             clauses=(
                 Clause(
                     ("γ", "β"),
-                    "GradNodeB.LnPairTiedB N c h w vN epsStr cotN ε γ β x cot",
-                    "lnPairTiedB_holds",
+                    Form(
+                        "GradNodeB.LnPairTiedB N c h w vN epsStr cotN ε γ β x cot",
+                        "lnPairTiedB_holds",
+                    ),
                 ),
             ),
             linear=False,
@@ -389,7 +392,7 @@ def without_bias() -> Operation:
     conv = lookup("conv")
     assert conv is not None
     (step,) = conv.backward
-    weight = next(c for c in conv.clauses if c.covers == ("W",))
+    plain = next(c.plain for c in conv.clauses if c.covers == ("W",))
 
     def run(dims: Dims, params: Params, x: Array) -> Array:
         return conv.run(dims, {**params, "b": np.zeros((1, dims["oc"]))}, x)
@@ -403,7 +406,7 @@ def without_bias() -> Operation:
         forward=f"batchMap N (flatConv W {zero}) x",
         run=run,
         backward=(replace(step, token="convnBackBatched", lean=f"cInB N W {zero} dy"),),
-        clauses=(replace(weight, f32=weight.f32.replace(" b ", f" {zero} "), switch=None),),
+        clauses=(Clause(("W",), replace(plain, text=plain.text.replace(" b ", f" {zero} "))),),
     )
 
 

@@ -78,18 +78,13 @@ def command(
 
 def derived_or_differences(net: Net) -> Derived | None:
     """The statements of a net, or nothing after telling where its conventions differ."""
-    from obligations.statements import derive, sections
-    from obligations.writing import differences
+    from obligations.statements import ConventionsDiffer, derive
 
-    parts = sections(net)
-    found = differences(net, parts)
-    if not found:
-        return derive(net, parts)
-    for difference in found:
-        click.echo(difference.render(net.source), err=True)
-    places = "1 place" if len(found) == 1 else f"{len(found)} places"
-    click.echo(f"{net.name}: the conventions differ from the forward in {places}", err=True)
-    return None
+    try:
+        return derive(net)
+    except ConventionsDiffer as error:
+        click.echo(error.render(), err=True)
+        return None
 
 
 def confirmed(derived: Derived, stream: IO[str], *, lean: bool) -> bool:

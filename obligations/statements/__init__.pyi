@@ -16,6 +16,7 @@ from .dag import (
 )
 from .deriver import Deriver as Deriver, step_definition as step_definition
 from .environment import typed_environment as typed_environment
+from .gate import ConventionsDiffer as ConventionsDiffer, differences as differences
 from .net_names import (
     TRUE_SIZE as TRUE_SIZE,
     Narrow as Narrow,

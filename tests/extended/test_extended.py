@@ -23,8 +23,8 @@ from obligations.errors import InputError, Source
 from obligations.mutation.mutants import Bench
 from obligations.ops.base import Convention
 from obligations.shadow import relative_error
-from obligations.statements import certify, derive, sections
-from obligations.writing import differences, tie_file
+from obligations.statements import certify, derive, differences, sections
+from obligations.writing import tie_file
 
 MIXER = Path(__file__).with_name("mixer.net")
 WORDS = ("swish", "sigmoid", "gate", "seBlock", "ln", "attention", "convn", "convo")

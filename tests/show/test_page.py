@@ -19,8 +19,8 @@ from obligations.ledger.rows import Ledger, Row, Zero
 from obligations.ledger.verdicts import Verdict
 from obligations.resources import built_in_nets
 from obligations.show import page, pictures, svg
+from obligations.statements.gate import differences
 from obligations.statements.section import sections
-from obligations.writing.tie_file import differences
 
 HERE = Path(__file__).parent
 TINY = (HERE.parent / "nets" / "tiny.net").read_text("utf-8")

@@ -20,6 +20,7 @@ from obligations.errors import ObligationsError, Source
 from obligations.lean import printer, syntax as s
 from obligations.lean.declaration import Declaration, Tactic
 from obligations.lean.source import LeanFile, read
+from obligations.statements.gate import differences
 from obligations.statements.section import sections
 from obligations.statements.tie_file import Derived, derive
 from obligations.writing import tie_file as generate
@@ -316,14 +317,14 @@ def test_a_layer_list_that_is_not_the_forward() -> None:
     text = source.text.replace("Id a1, Id a2, Down d2,", "Id a2, Id a1, Down d2,")
     assert text != source.text
     net = read_net(Source("swapped.net", text))
-    (found,) = generate.differences(net, sections(net))
+    (found,) = differences(net, sections(net))
     assert "the layer is Id a1; resnet34ForwardBFull has Id a2 here" in found.message
 
 
 @pytest.mark.parametrize("name", ["resnet34", "mobilenetv2", TINY])
 def test_no_differences(name: str) -> None:
     net = derived(name).net
-    assert generate.differences(net, sections(net)) == []
+    assert differences(net, sections(net)) == []
 
 
 # -- seal --------------------------------------------------------------------------------------

@@ -217,7 +217,7 @@ def test_a_statement_that_does_not_hold(
 ) -> None:
     """With the comparison off, the numbers alone refuse a wrong read."""
     net = edited(tmp_path, TINY, ("W1,b1 ← %dn1 ", "W1,b1 ← %dr1 "))
-    monkeypatch.setattr("obligations.writing.differences", lambda *_: [])
+    monkeypatch.setattr("obligations.statements.tie_file.differences", lambda *_: [])
     code, out, err = run("generate", net, "--no-lean")
     assert code == 1
     assert "nothing written" in err

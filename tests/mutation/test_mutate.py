@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from obligations import cli
-from obligations.confirm import net as check
+from obligations.confirm import block as check
 from obligations.confirm.block import BlockCheck
 from obligations.description.reader import load
 from obligations.lean.parse import parse_term

@@ -82,7 +82,8 @@ def written(statement: Statement, flags: Mapping[str, bool]) -> str:
     if isinstance(value, Operand):
         return f"{statement.name} = {value.text}"
     operands = ", ".join(o.text for o in value.operands)
-    return f"{statement.name} = {value.token}" + (f"({operands})" if operands else "")
+    call = f"{statement.name} = {value.token}" + (f"({operands})" if operands else "")
+    return call if value.from_ is None else f"{call} from {value.from_.text}"
 
 
 def equation(site: Site) -> str:

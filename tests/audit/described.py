@@ -64,10 +64,10 @@ def plain(net: Net, batch: int = 2, *, bias: str = "zero", **options: Any) -> Pl
         block, kind = net.block_of(layer.kind)
         forward = sections(net)[block.name].forwards[kind.name]
         widths = dict(zip(kind.widths, layer.widths, strict=True))
-        sizes = {**block.bundle_pins, **widths, block.height: layer.height}
-        known = sizes_of(block, kind, {**sizes, block.width: layer.width, net.classes: 3})
+        space = dict(zip(block.space, layer.space, strict=True))
+        known = sizes_of(block, kind, {**block.bundle_pins, **widths, **space, net.classes: 3})
         values = {block.input: entering}
-        prefix = net.artifact.get(layer.name, layer.name) if block.role == "block" else ""
+        prefix = net.artifact.get(layer.name, layer.name) if not block.is_loose else ""
         for site in forward.sites.values():
             inputs = tuple(values[i] for i in site.inputs)
             operation = site.operation

@@ -71,18 +71,14 @@ def plain(net: Net, batch: int = 2, *, bias: str = "zero", **options: Any) -> Pl
         for site in forward.sites.values():
             inputs = tuple(values[i] for i in site.inputs)
             operation = site.operation
-            if operation is None and len(inputs) == 1:
-                values[site.name] = inputs[0]
-                continue
             out = f"{layer.name}_{site.name}"
             last = layer is net.layers[-1] and site.name == forward.output
             values[site.name] = out = "logits" if last else out
-            word = "add" if operation is None else operation.word
+            word = "add" if operation.is_sum else operation.word
             names = {p.symbol: prefix + p.render for p in site.parameters if p.trained}
             params = tuple(names.values())
             kernel, stride, pads, features, own = 1, 1, (0, 0), 0, "zero"
             if word in ("conv", "depthwise"):
-                assert operation is not None
                 kernel, stride = _kernel(site.axes["kH"], known), operation.stride
                 half = (kernel - 1) // 2
                 pads = (half, half)

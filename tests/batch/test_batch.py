@@ -318,7 +318,7 @@ def alive(pid: int) -> bool:
 STOPS_IN_THE_MIDDLE = """
 import os, signal, sys
 from obligations import cli
-from obligations.results import Results
+from obligations.batch.results import Results
 
 add = Results.add
 

@@ -34,13 +34,13 @@ def test_reverse_is_the_derivative(name: str) -> None:
             back = reverse(point.case, values, point.dy)
             assert relative_error(back.input, input_gradient(point.case, point.dy)) < BOUND
             for site in fwd.sites.values():
-                if site.operation is None or not site.operation.clauses:
+                if not site.operation.clauses:
                     continue
                 nodes = gradient_nodes(
                     site.operation,
                     axes(site, point.case.sizes),
                     site_parameters(point.case, site),
-                    values[site.inputs[0]],
+                    [values[read] for read in site.inputs],
                     back.cotangents[site.name],
                 )
                 for p in site.parameters:

@@ -82,7 +82,8 @@ def written(statement: Statement, flags: Mapping[str, bool]) -> str:
     if isinstance(value, Operand):
         return f"{statement.name} = {value.text}"
     operands = ", ".join(o.text for o in value.operands)
-    return f"{statement.name} = {value.token}" + (f"({operands})" if operands else "")
+    call = f"{statement.name} = {value.token}" + (f"({operands})" if operands else "")
+    return call if value.from_ is None else f"{call} from {value.from_.text}"
 
 
 def equation(site: Site) -> str:
@@ -110,8 +111,8 @@ def conjuncts(term: s.Term) -> list[s.Term]:
 class _Path:
     """How a definition comes about from cotangents that have a name already.
 
-    ``start`` is that name (empty for a fan-in), ``steps`` the operations after it, the fan-in
-    last; ``branches`` are the operands of the fan-in.
+    ``start`` is that name (empty for a fan-in), ``steps`` the operations after it, or after the
+    fan-in; ``branches`` are the operands of the fan-in.
     """
 
     start: str
@@ -122,7 +123,7 @@ class _Path:
     def nodes(self) -> tuple[Step | FanIn, ...]:
         """Every chain value on the path, in order."""
         inner = tuple(n for b in self.branches for n in b.nodes())
-        return (*inner, *self.steps, *(() if self.join is None else (self.join,)))
+        return (*inner, *(() if self.join is None else (self.join,)), *self.steps)
 
 
 def _path(emitted: Emitted, chain: str, names: Mapping[str, str]) -> _Path:
@@ -240,7 +241,7 @@ class _Writer:
                 f"for it is {listed(map(code, lines))}. {feeds}"
             )
         if path.join is not None:
-            return self._joined(section, kind, path, shown, feeds)
+            return self._joined(section, kind, o, path, shown, feeds)
         where = self._where(section, kind, o)
         if o.site != block.input:
             readers = self._readers(section, o)
@@ -259,11 +260,19 @@ class _Writer:
         words = [_says(x, section, kind) for x in path.steps]
         return f"`{path.start}` {', '.join(words)}" if words else f"`{path.start}`"
 
-    def _joined(self, section: Section, kind: Kind, path: _Path, shown: str, feeds: str) -> str:
+    def _joined(
+        self, section: Section, kind: Kind, o: Obligation, path: _Path, shown: str, feeds: str
+    ) -> str:
         parts = [self._told(b, section, kind) for b in path.branches]
-        where = "At the input" + self._by_flag(section.block, kind)
         separator = ", plus " if "," in parts[0] or len(path.branches[0].steps) else " plus "
-        return f"{where}: {separator.join(parts)} {shown}. {feeds}"
+        text = separator.join(parts)
+        if path.steps:
+            text += f"; the sum {', '.join(_says(x, section, kind) for x in path.steps)}"
+        if o.site == section.block.input:
+            where = "At the input" + self._by_flag(section.block, kind)
+        else:
+            where = self._where(section, kind, o)
+        return f"{where}: {text} {shown}. {feeds}"
 
     def _by_flag(self, block: Block, kind: Kind) -> str:
         """`` with `skip```, for a block of several kinds."""

@@ -84,7 +84,7 @@ def test_no_file_is_kept_that_no_case_writes(kept: str) -> None:
 def test_the_same_bytes_whatever_the_hash_seed() -> None:
     code = (
         "import sys; from obligations.description.reader import load;"
-        "from obligations.statements.derive import derive;"
+        "from obligations.statements.tie_file import derive;"
         "from obligations.writing.tie_file import text;"
         "sys.stdout.buffer.write(text(derive(load('mobilenetv2')), checked=True).encode())"
     )
@@ -271,6 +271,25 @@ def test_docstrings_follow_the_description() -> None:
     docs = docstrings(derive(read_net(Source("moved.net", moved))))
     assert "Read by `g1`, `bt1` and `%dc1`." in docs["r34IdCotC1"]
     assert "Read by `W1`, `b1` and `%dn1`." in docs["r34IdCotN1"]
+
+
+def test_a_docstring_tells_a_fan_in_wherever_it_is_and_what_a_step_is_said_to_read() -> None:
+    text = (ROOT / TINY).read_text("utf-8")
+    for old, new in (
+        ("a   = n2 + xin", "a   = n2 + xin + r1"),
+        ("convBackBatched(W2)\n", "convBackBatched(W2)\n    %ds = addVB(%dc2, %da)\n"),
+        ("bnBatchBack(g1, c1)", "bnBatchBack(g1, c1) from %dr1"),
+    ):
+        assert old in text
+        text = text.replace(old, new, 1)
+    docs = docstrings(derive(read_net(Source("tiny.net", text))))
+    assert docs["tinyIdCotN1"].startswith(
+        "At `n1`: `tinyIdCotC2` back through the convolution `W2`, plus `tinyIdCotA`; the sum kept "
+        "where `n1 > 0` (`%dc2 = convBackBatched(W2)`, `%ds = addVB(%dc2, %da)`, "
+        "`%dr1 = selectPosB(n1)`). Read by"
+    )
+    assert "(`%dn1 = bnBatchBack(g1, c1) from %dr1`)" in docs["tinyIdCotC1"]
+    assert docs["tinyIdCotIn"].startswith("At the input: `tinyIdCotC1` back through")
 
 
 # -- the whole header --------------------------------------------------------------------------

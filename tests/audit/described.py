@@ -64,25 +64,24 @@ def plain(net: Net, batch: int = 2, *, bias: str = "zero", **options: Any) -> Pl
         block, kind = net.block_of(layer.kind)
         forward = sections(net)[block.name].forwards[kind.name]
         widths = dict(zip(kind.widths, layer.widths, strict=True))
-        sizes = {**block.bundle_pins, **widths, block.height: layer.height}
-        known = sizes_of(block, kind, {**sizes, block.width: layer.width, net.classes: 3})
+        space = dict(zip(block.space, layer.space, strict=True))
+        known = sizes_of(block, kind, {**block.bundle_pins, **widths, **space, net.classes: 3})
         values = {block.input: entering}
-        prefix = net.artifact.get(layer.name, layer.name) if block.role == "block" else ""
+        prefix = "" if block.is_loose else net.artifact.get(layer.name, layer.name)
         for site in forward.sites.values():
             inputs = tuple(values[i] for i in site.inputs)
             operation = site.operation
-            if operation is None and len(inputs) == 1:
+            if operation.is_sum and len(inputs) == 1:
                 values[site.name] = inputs[0]
                 continue
             out = f"{layer.name}_{site.name}"
             last = layer is net.layers[-1] and site.name == forward.output
             values[site.name] = out = "logits" if last else out
-            word = "add" if operation is None else operation.word
+            word = "add" if operation.is_sum else operation.word
             names = {p.symbol: prefix + p.render for p in site.parameters if p.trained}
             params = tuple(names.values())
             kernel, stride, pads, features, own = 1, 1, (0, 0), 0, "zero"
             if word in ("conv", "depthwise"):
-                assert operation is not None
                 kernel, stride = _kernel(site.axes["kH"], known), operation.stride
                 half = (kernel - 1) // 2
                 pads = (half, half)

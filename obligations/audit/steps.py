@@ -216,7 +216,7 @@ def _classes(net: Net, found: Recognised, main: Function) -> int:
     if found.loss is not None:
         return found.loss.classes
     for site in found.sites:
-        if site.kind == "dense":
+        if site.family == "dense":
             shape = next(a.type.shape for a in main.arguments if a.name == site.params[0])
             return shape[-1]
     return 1
@@ -264,7 +264,7 @@ def _seen(net: Net, module: Module, found: Recognised, out: Ledger) -> None:
         divided = sum(usual in u.constants for u in updates)
         row.note = f"divided by {usual} at {divided}; batch statistics: {own}"
     elements = Counter(
-        s.attributes["element"] for s in found.sites if s.kind in ("conv", "depthwise", "grouped")
+        s.attributes["element"] for s in found.sites if s.family == "convolution"
     )
     told = ", ".join(f"{n} convolutions in {e}" for e, n in elements.items())
     out.note("precision", told)

@@ -1,3 +1,14 @@
+from .artifact import (
+    Form as Form,
+    Formula as Formula,
+    Gradient as Gradient,
+    Matched as Matched,
+    Shape as Shape,
+    frozen as frozen,
+    multiplied as multiplied,
+    normal as normal,
+    shape as shape,
+)
 from .base import (
     FLAG as FLAG,
     STRINGS as STRINGS,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from obligations.ops.artifact import DY, Formula, X, between
 from obligations.ops.base import Array, Backward, Family, Input, Name, Operation
 from obligations.ops.core import align
 
@@ -59,6 +60,7 @@ RELU = Operation(
     ),
     kinks=(0.0,),
     linear=False,
+    artifact=Formula(between(0.0, X), DY * (X > 0), called="mask", otherwise="clip"),
 )
 
 RELU6 = Operation(
@@ -78,6 +80,9 @@ RELU6 = Operation(
     ),
     kinks=(0.0, 6.0),
     linear=False,
+    artifact=Formula(
+        between(0.0, X, 6.0), DY * (X > 0) * (X < 6), called="mask", otherwise="clip"
+    ),
 )
 
 _NAMES = (

@@ -31,6 +31,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from obligations.ops.artifact import Formula, Matched
+
 Array = npt.NDArray[Any]
 
 STRINGS = ("xN", "cotN", "vN", "epsStr")
@@ -314,6 +316,8 @@ class Operation:
     synchronised
         How replicas run it together, where its examples depend on each other; ``None`` where
         each replica runs it on its own.
+    artifact
+        How it is found in the text of a training step; ``None`` where it is not.
     """
 
     word: str
@@ -340,6 +344,7 @@ class Operation:
     spread: Callable[[Mapping[str, int]], int] | None = None
     undefined: Callable[[Mapping[str, int], Mapping[str, Array], Array], Array] | None = None
     synchronised: Synchronised | None = None
+    artifact: Formula | Matched | None = None
 
     @property
     def key(self) -> tuple[str, int, Padding | None]:

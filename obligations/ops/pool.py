@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from obligations.ops.artifact import Matched
 from obligations.ops.base import Array, Backward, Family, Input, Kernel, Name, Operation
 from obligations.ops.core import align, join, split
 from obligations.ops.layer import taps
@@ -122,6 +123,7 @@ MAX_POOL = Operation(
     kernel=Kernel(sides=(3,)),
     window_gap=_gap,
     linear=False,
+    artifact=Matched("window", combiner="maximum"),
 )
 
 AVERAGE_POOL = Operation(
@@ -140,6 +142,7 @@ AVERAGE_POOL = Operation(
         ),
     ),
     noun="average pool",
+    artifact=Matched("average"),
 )
 
 _NAMES = (

@@ -248,6 +248,11 @@ def _seen(net: Net, module: Module, found: Recognised, out: Ledger) -> None:
     kinds = Counter(u.optimizer for u in updates)
     said = ", ".join(f"{k} at {n} of {len(found.updates)}" for k, n in kinds.items())
     out.note("optimizer", f"{said}; its numbers and state are not checked")
+    if len(kinds) > 1:
+        row, usual = out.row("optimizer", "tensors"), kinds.most_common(1)[0][0]
+        row.units, row.judged = "tensors", True
+        for name, u in found.updates.items():
+            row.check(u.line, name, u.optimizer, usual, "the update is")
     signs = {(): "neither added nor subtracted", (1,): "added", (-1, 1): "added and subtracted"}
     descent = out.row("descent", "tensors", "each update subtracts")
     for name, u in found.updates.items():

@@ -19,6 +19,7 @@ from .base import (
     Mask as Mask,
     Name as Name,
     Operation as Operation,
+    Optimizer as Optimizer,
     Padding as Padding,
     Parameter as Parameter,
     Stage as Stage,
@@ -36,6 +37,7 @@ from .loss import (
     TARGET_SUMS_TO_ONE as TARGET_SUMS_TO_ONE,
     smoothed_cotangent as smoothed_cotangent,
 )
+from .optimizer import SCALAR as SCALAR, applied as applied, atom as atom, named as named
 from .signatures import (
     Entry as Entry,
     entry as entry,
@@ -49,6 +51,7 @@ from .table import (
     lookup as lookup,
     names as names,
     operations as operations,
+    optimizers as optimizers,
     per_table as per_table,
     stages as stages,
     words as words,

@@ -31,7 +31,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from obligations.ops.artifact import Formula, Matched
+from obligations.ops.artifact import Expression, Formula, Matched
 
 Array = npt.NDArray[Any]
 
@@ -450,6 +450,18 @@ def _entries(of: type) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
+class Optimizer:
+    """An optimizer: its word, a parameter's new value as a formula, and the states that it reads.
+
+    The formula is over ``p``, ``g``, the states and scalars (:mod:`~obligations.ops.optimizer`).
+    """
+
+    word: str
+    update: Expression
+    states: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
     """What one module of the table contributes."""
 
@@ -457,3 +469,4 @@ class Family:
     names: tuple[Name, ...] = _entries(Name)
     stages: tuple[Stage, ...] = _entries(Stage)
     definitions: tuple[FileDefinition, ...] = _entries(FileDefinition)
+    optimizers: tuple[Optimizer, ...] = _entries(Optimizer)

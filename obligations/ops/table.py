@@ -21,6 +21,7 @@ from obligations.ops.base import (
     FileDefinition,
     Name,
     Operation,
+    Optimizer,
     Padding,
     Stage,
 )
@@ -41,6 +42,7 @@ _FAMILIES = (
     "drop",
     "join",
     "loss",
+    "optimizer",
 )
 
 
@@ -78,6 +80,11 @@ class Table:
     def definitions(self) -> Mapping[str, FileDefinition]:
         """The definitions a tie file makes itself, by name."""
         return _table((d.name, d) for f in self.families for d in f.definitions)
+
+    @cached_property
+    def optimizers(self) -> Mapping[str, Optimizer]:
+        """Every optimizer by its word."""
+        return _table((o.word, o) for f in self.families for o in f.optimizers)
 
     @cached_property
     def by_token(self) -> Mapping[str, tuple[tuple[Operation, Backward], ...]]:
@@ -121,7 +128,9 @@ def per_table(build: Callable[_P, _Value]) -> Callable[_P, _Value]:
 
 
 @contextmanager
-def extended(*entries: Family | Operation | Name | Stage | FileDefinition) -> Iterator[Table]:
+def extended(
+    *entries: Family | Operation | Name | Stage | FileDefinition | Optimizer,
+) -> Iterator[Table]:
     """A table with more entries, for as long as the context lasts.
 
     Parameters
@@ -156,7 +165,7 @@ def extended(*entries: Family | Operation | Name | Stage | FileDefinition) -> It
         kind = f.metadata["of"]
         single[f.name] = tuple(e for e in entries if isinstance(e, kind))
     table = Table((*current().families, *families, Family(**single)))
-    for name in ("operations", "names", "definitions", "by_token"):
+    for name in ("operations", "names", "definitions", "optimizers", "by_token"):
         getattr(table, name)  # two entries of one key are told here
     token = _ADDED.set(table)
     try:
@@ -194,6 +203,11 @@ def stages() -> tuple[Stage, ...]:
 def definitions() -> Mapping[str, FileDefinition]:
     """The definitions a tie file makes itself, by name."""
     return current().definitions
+
+
+def optimizers() -> Mapping[str, Optimizer]:
+    """Every optimizer by its word."""
+    return current().optimizers
 
 
 def by_token() -> Mapping[str, tuple[tuple[Operation, Backward], ...]]:

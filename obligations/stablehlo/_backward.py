@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from typing import Any
 
 import networkx as nx
 
-from obligations.ops import Matched
+from obligations.ops import SCALAR, Matched, applied, atom, named, optimizers
 from obligations.stablehlo._affine import (
     LEFT,
     RESULT,
@@ -449,7 +450,7 @@ def _update(b: Backward, place: int, result: int, reach: set[int]) -> None:
     ]
     b.updates[target.name] = Update(
         target.name,
-        _optimizer(b, tail, parameter, states),
+        _optimizer(values, met, core, parameter, states),
         values.name(core),
         values.name(result),
         place,
@@ -527,38 +528,26 @@ def _spine(values: Values, index: int) -> int | None:
     return None
 
 
-def _optimizer(b: Backward, tail: set[int], parameter: int, states: list[int]) -> str:
-    values = b.values
-    divisions = [
-        values[i]
-        for i in tail
-        if values[i].kind == "divide" and _has_root(values, values[i].inputs[1], tail)
-    ]
-    roots = any(values[i].kind in ("sqrt", "rsqrt") for i in tail)
-    if not roots:
-        return "momentum" if states else "sgd"
-    # Adam divides its first moment, RMSProp the gradient itself.
-    over = [values[i].inputs for i in tail if values[i].kind == "rsqrt"]
-    numerators = [d.inputs[0] for d in divisions]
-    if not numerators and over:
-        for i in tail:
-            if values[i].kind == "multiply":
-                a, c = values[i].inputs
-                for x, y in ((a, c), (c, a)):
-                    if values[y].kind == "rsqrt":
-                        numerators.append(x)
-
-    def onward(i: int, _: int) -> bool:
-        kind = values[i].kind
-        return kind == "multiply" or (i in tail and kind in ELEMENTWISE)
-
-    found = values.above(numerators, onward)
-    return "adam" if any(s in found for s in states) else "rmsprop"
-
-
-def _has_root(values: Values, index: int, tail: set[int]) -> bool:
-    read = values.above([index], lambda i, j: values[i].kind in LINEAR and j in tail)
-    return any(values[i].kind in ("sqrt", "rsqrt") for i in read)
+def _optimizer(
+    values: Values, met: Iterable[int], core: int, parameter: int, states: Sequence[int]
+) -> str:
+    """What the table calls an update, by the products of parameter, gradient and states it adds."""
+    result = max(met)
+    own = {parameter: "p", core: "g"} | {a: f"#{n}" for n, a in enumerate(states)}
+    terms = {i: atom(name) for i, name in own.items()}
+    for i in sorted(met):
+        value = values[i]
+        if i in own:
+            continue
+        known = [terms.get(j) for j in value.inputs]
+        if value.kind in ELEMENTWISE and known and all(t is not None for t in known):
+            terms[i] = applied(value.kind, [t for t in known if t is not None])
+        elif value.kind in ("all_reduce", "broadcast_in_dim") and known[0] is not None:
+            terms[i] = known[0]
+        else:
+            scalar = value.kind == "splat" or size(value) == 1
+            terms[i] = SCALAR if scalar else atom("?")
+    return named(terms[result], tuple(own[a] for a in states), optimizers().values())
 
 
 def _gradient(b: Backward, parameter: str, node: int) -> GradNode:

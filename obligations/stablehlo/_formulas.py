@@ -304,7 +304,8 @@ def step_of(
     reading = read(known, form, g, tuple(numbers), len(form) == len(keys))
     if len(set(reading.statistics)) != pattern.statistics:
         return None
-    return None if reading.parameters and not pattern.symbols else reading
+    foreign = (reading.parameters and not pattern.symbols) or (reading.tests and not pattern.tests)
+    return None if foreign else reading
 
 
 def is_exact(known: Algebra, form: Terms, g: int, entry: Entry, statistic: Statistic | None) -> bool:

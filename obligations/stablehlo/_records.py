@@ -125,7 +125,7 @@ class GradNode:
 class Update:
     """The optimizer's tail of one parameter, found; its numbers are not checked.
 
-    ``optimizer`` is ``sgd``, ``momentum``, ``adam`` or ``rmsprop``; ``result`` is the place among
+    ``optimizer`` is what the table calls it; ``result`` is the place among
     the function's results, ``states`` the state arguments it reads, ``constants`` the numbers;
     ``replicas`` and ``all_reduce_line`` are set where gradients are summed over replicas;
     ``signs`` are those with which the gradient enters the result, ``(-1,)`` in a descent step.

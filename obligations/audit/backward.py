@@ -93,8 +93,13 @@ def _rows(m: Matching) -> Iterator[tuple[str, str, str]]:
     yield "weights of steps", "steps", "which each step goes back through"
     for place, own, _ in formulas(m):
         count = len(Pattern.of(place.site.operation, own.step).form)
-        over = f", 1/({'·'.join(own.over)})" * bool(own.over)
-        yield backward_row(place.site.operation), "steps", _COUNTED.get(count, f"{count} terms") + over
+        along = "·".join(own.over)
+        over = f", 1/({along})" if len(own.over) > 1 else f", 1/{along}" * bool(along)
+        yield (
+            backward_row(place.site.operation),
+            "steps",
+            _COUNTED.get(count, f"{count} terms") + over,
+        )
     yield "input gradients", "steps", "phase, stride, kernel, flip"
     yield "pool backward", "steps", "the window's maximum"
     yield "average backward", "steps", "divisor h·w"
@@ -134,7 +139,7 @@ def _step(chain: Chain, index: int, node: Step, by_site: Mapping[int, list[BackS
     incoming = chain.value(index, node.incoming)
     found = _choose(chain, index, node, place, incoming, by_site)
     if found is None:
-        line = _read_instead(chain, index, node.name, by_site)
+        line = _read_instead(chain, index, node.name, by_site, incoming)
         expected = f"one from {chain.call(incoming)}"
         if incoming is None:
             steps.unknown(where)
@@ -273,7 +278,9 @@ def _formula(
     problems = unless(close, line, where, said, text(due))
     tests = _tests(a["tests"]), _tests(pattern.tests)
     if len(pattern.form) == 1 and pattern.tests:
-        chain.out.row("masks").count(where, [*difference(line, where, *tests, "kept where"), *problems])
+        chain.out.row("masks").count(
+            where, [*difference(line, where, *tests, "kept where"), *problems]
+        )
         return
     # The forward's statistics are held against the description in their own row.
     statistics = _of_statistics(a, site.attributes, where) if own.over else []
@@ -414,14 +421,15 @@ def _owner(chain: Chain, layer: LayerAt, parameter: str) -> list[tuple[str, Plac
 
 
 def _read_instead(
-    chain: Chain, index: int, name: str, by_site: Mapping[int, list[BackStep]]
+    chain: Chain,
+    index: int,
+    name: str,
+    by_site: Mapping[int, list[BackStep]],
+    incoming: str | None,
 ) -> int:
-    """The line of what is read where a missing chain value should be."""
+    """The line of what is read where a missing chain value should be, or of what it is made of."""
     found = _consumers(chain, index, name, by_site)
-    if found:
-        return found[0][1]
-    loss = chain.m.found.loss
-    return chain.m.header if loss is None else loss.line
+    return found[0][1] if found else chain.m.line(incoming) or chain.m.header
 
 
 def _adopted(

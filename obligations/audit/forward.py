@@ -15,6 +15,7 @@ from obligations.errors import InputError, nearest
 from obligations.ops import Formula, Operation
 from obligations.stablehlo import Pattern, Site
 
+
 def forward(m: Matching, out: Ledger) -> None:
     """Every row about the forward half."""
     _parameters(m, out)

@@ -133,7 +133,7 @@ def _claim(out: Matching, key: Key, site: Site) -> None:
 
 
 def _by_flow(out: Matching, place: Place) -> Site | None:
-    """The first free site of the family that reads what the place should, or is read in its stead."""
+    """The first free site of the family that reads what is due, or is read in the place's stead."""
     sources: set[str] = set()
     for key in place.inputs:
         sources |= out.possible(key)

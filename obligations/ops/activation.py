@@ -80,9 +80,7 @@ RELU6 = Operation(
     ),
     kinks=(0.0, 6.0),
     linear=False,
-    artifact=Formula(
-        between(0.0, X, 6.0), DY * (X > 0) * (X < 6), called="mask", otherwise="clip"
-    ),
+    artifact=Formula(between(0.0, X, 6.0), DY * (X > 0) * (X < 6), called="mask", otherwise="clip"),
 )
 
 _NAMES = (

@@ -248,7 +248,6 @@ EPSILON = Parameter(
 )
 
 
-
 def normalised(over: tuple[str, ...], summed: tuple[str, ...], statistics: str) -> Formula:
     """``γ · x̂ + β`` with statistics over some axes; γ and β vary along all that are not summed.
 

@@ -147,7 +147,7 @@ def _mixed(state: Expression, new: Expression) -> Expression:
 SGD = Optimizer("sgd", P - _LR * G)
 MOMENTUM = Optimizer("momentum", P - _LR * (_MU * _V + G), ("v",))
 ADAM = Optimizer("adam", P - _LR * _mixed(_M, G) / (root(_mixed(_V, G * G)) + _EPS), ("m", "v"))
-"""Kingma and Ba 2015; with its corrections of the averages, which are scalar factors, or without."""
+"""Kingma and Ba 2015; its corrections of the averages are scalar factors, and may be missing."""
 RMSPROP = Optimizer("rmsprop", P - _LR * G / (root(_mixed(_V, G * G)) + _EPS), ("v",))
 """Tieleman and Hinton 2012."""
 

@@ -27,6 +27,7 @@ from obligations.stablehlo._formulas import (
     Entry,
     Reading,
     family,
+    instead_of,
     is_exact,
     read,
     shape,
@@ -35,7 +36,7 @@ from obligations.stablehlo._formulas import (
 from obligations.stablehlo._forward import Forward, size, window
 from obligations.stablehlo._piecewise import number
 from obligations.stablehlo._records import BackStep, FanIn, GradNode, Unmatched, Update
-from obligations.stablehlo._terms import Atom, Terms, is_sum, leaves, scaled, terms, tidy
+from obligations.stablehlo._terms import Atom, Terms, is_sum, scaled, terms, tidy
 from obligations.stablehlo.value_graph import ELEMENTWISE, LINEAR, Value, Values
 
 #: How many values are looked at for the end of one step that a formula gives.
@@ -262,6 +263,9 @@ def _formulas(b: Backward, g: int) -> None:
     # The first values in order: none of them is more steps away than there are of them.
     layers = nx.bfs_layers(nx.subgraph_view(values.graph, filter_edge=onward), [g])
     near = sorted(chain.from_iterable(islice(layers, 1, _REACH + 1)))
+    instead: dict[int, tuple[int, Terms, Reading]] = {}
+    # A derivative may be written with the output in it: of `y = σ(x)`, as `y · (1 - y)`.
+    smooth = {i for i, s in f.at.items() if s in f.entries and f.entries[s].forward.functions}
     found: dict[tuple[int, frozenset[int]], tuple[int, Terms, Reading]] = {}
     for value in (values[u] for u in near[:_REACH]):
         if value.id in b.cotangents or size(value) != full or value.kind not in (*LINEAR, "select"):
@@ -269,11 +273,21 @@ def _formulas(b: Backward, g: int) -> None:
         form = terms(f.known, value.id, piecewise=True)
         for place, (keys, alike) in enumerate(f.formulas.steps.items()):
             reading = step_of(f.known, form, g, keys, alike)
+            if reading is None and smooth and alike[0].step.functions:
+                other = instead_of(f.known, form, g, alike)
+                group = family(alike[0].operation)
+                if other and any(_reading(f, x, group) is not None for x in other.saved):
+                    instead[place] = value.id, form, other
+                for y in smooth & {a[1] for p in form for a in p if a[0] == "v"}:
+                    form = terms(f.known, value.id, piecewise=True, opened={y})
+                    reading = reading or step_of(f.known, form, g, keys, alike)
             if reading is None:
                 continue
             at = place, frozenset(reading.statistics or reading.saved)
             if at not in found or _rank(alike, form, reading) >= _rank(alike, *found[at][1:]):
                 found[at] = value.id, form, reading
+    for place in instead.keys() - {place for place, _ in found}:
+        found[place, frozenset(instead[place][2].saved)] = instead[place]
     groups = tuple(f.formulas.steps.items())
     for (place, saved), (value_id, form, reading) in found.items():
         keys, alike = groups[place]
@@ -299,7 +313,12 @@ def _formula(
     read = [statistic.x] if statistic else list(dict.fromkeys(reading.saved))
     saved = next((x for x in read if _reading(f, x, group) is not None), read[0])
     site = _reading(f, saved, group)
-    if statistic is None and site is None and saved in f.at and f.sites[f.at[saved]].family == group:
+    if (
+        statistic is None
+        and site is None
+        and saved in f.at
+        and f.sites[f.at[saved]].family == group
+    ):
         site = f.at[saved]
     if statistic is not None:
         same = (s for s, k in f.statistic_of.items() if k == reading.statistics[0])

@@ -12,8 +12,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeAlias
 
-from obligations.ops import Form, Formula, Matched, Operation, Shape, normal, operations, per_table
-from obligations.ops import shape as shape_of
+from obligations.ops import (
+    Form,
+    Formula,
+    Matched,
+    Operation,
+    Shape,
+    normal,
+    operations,
+    per_table,
+    shape as shape_of,
+)
 from obligations.stablehlo._terms import Algebra, Atom, Statistic, Terms, leaves
 
 Key: TypeAlias = tuple[str, tuple[Any, ...]]
@@ -62,6 +71,11 @@ class Pattern:
         """The parameters in it."""
         return frozenset(a[1] for product in self.form for a in _atoms(product) if a[0] == "p")
 
+    @cached_property
+    def functions(self) -> frozenset[str]:
+        """The elementwise functions in it, as StableHLO calls them."""
+        return frozenset(a[1] for p in self.form for a in p if a[0] == "f")
+
     @property
     def tests(self) -> tuple[tuple[str, float], ...]:
         """Where its masks are open: relations to numbers."""
@@ -93,7 +107,7 @@ def key_of(shape: Shape) -> Key | None:
     for atom in shape:
         if atom[0] == "S" and "dy" in atom[1]:
             return "summed", tuple(a for a in atom[1] if a not in _PLAIN)
-    plain = tuple(a for a in shape if a not in _PLAIN and a[0] != "S")
+    plain = tuple(a for a in shape if a not in _PLAIN)
     return ("plain", plain) if "dy" in shape else None
 
 
@@ -172,8 +186,8 @@ def table() -> Recognisers:
             for key in e.gradients[g.parameter].keys:
                 if key is not None:
                     kinds.setdefault(key, g.kind)
-    forms = [p.form for e in entries for p in (e.forward, e.step, *e.gradients.values())]
-    functions = frozenset(a[1] for form in forms for p in form for a in p if a[0] == "f")
+    every = [p for e in entries for p in (e.forward, e.step, *e.gradients.values())]
+    functions = frozenset().union(*(p.functions for p in every))
     families = {e.operation.key: forwards[e.forward.key][0].word for e in entries}
     for op in operations().values():
         if isinstance(op.artifact, Matched):
@@ -265,7 +279,7 @@ def forward_of(
 def parameters_of(entry: Entry, form: Terms) -> dict[str, tuple[int, tuple[int, ...]]]:
     """The tensors of a forward by symbol, with the dimensions they are spread along."""
     at = {shape(product, None): product for product in form}
-    out = {}
+    out: dict[str, tuple[int, tuple[int, ...]]] = {}
     for wanted, form_shape in zip(entry.forward.form, entry.forward.shapes, strict=True):
         symbols = [a[1] for a in wanted if a[0] == "p"]
         tensors = [a[1:] for a in at[form_shape] if a[0] == "b"]
@@ -287,12 +301,11 @@ def step_of(
     found: list[int] = []
     for product, n in form.items():
         own = shape(product, g)
-        linear = list(leaves(product)).count(("v", g)) == 1
-        if not linear or ("i" in own) != pattern.statistics:
+        if not _linear(product, g) or ("i" in own) != pattern.statistics:
             return None
         key = key_of(own)
-        if key is not None and pattern.statistics and key not in keys:
-            # Of what stands beside, only a deviation tells the terms apart; the rest is told.
+        if key is not None and key[0] == "summed" and key not in keys:
+            # Of what is summed, only a deviation tells the terms apart; the rest is told.
             key = key[0], tuple(sorted({a for a in key[1] if a == "d"}))
         if key not in keys:
             return None
@@ -308,7 +321,29 @@ def step_of(
     return None if foreign else reading
 
 
-def is_exact(known: Algebra, form: Terms, g: int, entry: Entry, statistic: Statistic | None) -> bool:
+def _linear(product: tuple[Atom, ...], g: int) -> bool:
+    return list(leaves(product)).count(("v", g)) == 1
+
+
+def instead_of(known: Algebra, form: Terms, g: int, alike: tuple[Entry, ...]) -> Reading | None:
+    """What a form reads that stands where a step with a function should, but is none.
+
+    Its terms are linear in ``g``, with nothing beside but activations and such functions of them.
+    """
+    functions = alike[0].step.functions
+    for product in form:
+        beside = [a for a in product if a != ("v", g)]
+        if not functions or not _linear(product, g) or len(beside) == len(product):
+            return None
+        if any(a[0] != "v" and (a[0] != "f" or a[1] not in functions) for a in beside):
+            return None
+    out = read(known, form, g, tuple(form.values()), False)
+    return out if out.saved else None
+
+
+def is_exact(
+    known: Algebra, form: Terms, g: int, entry: Entry, statistic: Statistic | None
+) -> bool:
     """Whether the terms of a step are its formula's, with one parameter and one statistic."""
     if frozenset(shape(p, g) for p in form) != entry.step.key or len(form) != len(entry.step.form):
         return False

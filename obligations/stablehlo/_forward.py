@@ -19,7 +19,7 @@ from obligations.stablehlo._formulas import (
 )
 from obligations.stablehlo._piecewise import number
 from obligations.stablehlo._records import Loss, Site, Unmatched
-from obligations.stablehlo._terms import Algebra, Terms, is_sum, scaled, terms, tidy
+from obligations.stablehlo._terms import Algebra, is_sum, scaled, terms, tidy
 from obligations.stablehlo.value_graph import LINEAR, Value, Values
 
 
@@ -347,7 +347,8 @@ def _by_formula(f: Forward, value: Value) -> bool:
     values, saved = f.values, set(reading.saved)
     for u in values.users(value.id):
         if u in f.inside and values[u].kind in _ENDS:
-            wider = forward_of(f.known, terms(f.known, u, piecewise=True), f.formulas)
+            other = terms(f.known, u, piecewise=True)
+            wider = None if set(other) == set(form) else forward_of(f.known, other, f.formulas)
             if wider is not None and set(wider[1].saved) == saved:
                 return True  # the inner half of a clamp
     if len(saved) != 1:

@@ -55,7 +55,9 @@ def bounds(values: Values, value: Value) -> tuple[int, float, float] | None:
     return None if index == value.id else (index, limits["maximum"], limits["minimum"])
 
 
-def tests(values: Values, index: int, positive: bool = True, depth: int = 0) -> list[Test] | None:
+def predicate(
+    values: Values, index: int, positive: bool = True, depth: int = 0
+) -> list[Test] | None:
     """A predicate, or what it is not, as tests that all hold."""
     value = values[index]
     if depth > _DEPTH:
@@ -70,9 +72,9 @@ def tests(values: Values, index: int, positive: bool = True, depth: int = 0) -> 
             return None
         return [(saved, direction if positive else _NOT[direction], n)]
     if value.kind == "not":
-        return tests(values, value.inputs[0], not positive, depth + 1)
+        return predicate(values, value.inputs[0], not positive, depth + 1)
     if value.kind == ("and" if positive else "or"):
-        parts = [tests(values, i, positive, depth + 1) for i in value.inputs]
+        parts = [predicate(values, i, positive, depth + 1) for i in value.inputs]
         if all(p is not None for p in parts):
             return [t for p in parts for t in cast("list[Test]", p)]
     return None
@@ -83,6 +85,6 @@ def selected(values: Values, value: Value) -> tuple[int, list[Test]] | None:
     test, a, c = value.inputs
     for kept, other, positive in ((a, c, True), (c, a, False)):
         if number(values, other) == 0 and number(values, kept) is None:
-            found = tests(values, test, positive)
+            found = predicate(values, test, positive)
             return None if found is None else (kept, found)
     return None

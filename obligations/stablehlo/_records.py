@@ -30,7 +30,8 @@ class Site:
     statistics: ``axes``, ``statistics`` (what the table calls them, ``instance`` or ``other``),
     ``count`` of elements reduced, ``divisor`` and ``mean_divisor`` used, ``epsilon``,
     ``statistic_line`` of the root and ``mean_line`` of the difference from the mean;
-    pools: ``window``, ``strides``, ``pads``; ``gap``: ``count``, ``divisor``; ``dense``: ``contracts`` (dimension of input and of weight), ``bias``.
+    pools: ``window``, ``strides``, ``pads``; ``gap``: ``count``, ``divisor``; ``dense``:
+    ``contracts`` (dimension of input and of weight), ``bias``.
     """
 
     index: int
@@ -73,8 +74,8 @@ class BackStep:
     Attributes by kind: of a formula: ``coefficients`` of its terms and then the numbers in its
     functions (of a BatchNorm 1, -1/n, -1/n when right), ``exact``, whether the terms are the
     formula's, ``tests`` such as ``(("GT", 0.0), ("LT", 6.0))`` on ``saved``, ``saved_in``, all
-    activations it reads; with statistics ``epsilon``, ``divisor``, …; ``conv``: ``stride``, ``dilation``, ``pad_low``, ``phase``
-    of the forward convolution it is the input-gradient of, ``flipped``, ``contracts``, ``groups``;
+    activations it reads; with statistics ``epsilon``, ``divisor``, …;
+    ``conv``: ``stride``, ``dilation``, ``pad_low``, ``phase`` of the forward convolution it is the input-gradient of, ``flipped``, ``contracts``, ``groups``;
     ``maxpool``: ``window``, ``strides``, ``pads``, ``select``; ``gap``: ``divisor``.
     """
 

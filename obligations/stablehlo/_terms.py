@@ -11,12 +11,12 @@ along the summed axes stands outside the sum.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from obligations.ops import frozen, multiplied
-from obligations.stablehlo._piecewise import PIECEWISE, bounds, selected, tests
+from obligations.stablehlo._piecewise import PIECEWISE, bounds, predicate, selected
 from obligations.stablehlo.value_graph import Value, Values
 
 Atom: TypeAlias = tuple[Any, ...]
@@ -195,17 +195,21 @@ def _statistic(values: Values, root: Value) -> tuple[int, Statistic, tuple[int, 
     return found.deviation.id, statistic, (found.mean.id, found.total.id)
 
 
-def terms(known: Algebra, index: int, piecewise: bool = False) -> Terms:
+def terms(
+    known: Algebra, index: int, piecewise: bool = False, opened: Collection[int] = ()
+) -> Terms:
     """``index`` as ``{product: coefficient}``, a product being its sorted atoms.
 
-    What is ``piecewise``, kept between numbers or masked, is looked into where that is asked for.
+    What is ``piecewise``, kept between numbers or masked, is looked into where that is asked for,
+    and so are atoms that are ``opened``.
     """
-    return _terms(known, index, 0, _Memo(piecewise))
+    return _terms(known, index, 0, _Memo(piecewise, opened))
 
 
 @dataclass(slots=True)
 class _Memo:
     piecewise: bool
+    opened: Collection[int]
     found: dict[int, Terms] = field(default_factory=dict)
 
 
@@ -218,7 +222,7 @@ def _terms(known: Algebra, index: int, depth: int, memo: _Memo) -> Terms:
 def _expand(known: Algebra, index: int, depth: int, memo: _Memo) -> Terms:
     value = known.values[index]
     one: Terms = {(("v", index),): 1.0}
-    if index in known.atoms or depth > MAX_DEPTH:
+    if (index in known.atoms and index not in memo.opened) or depth > MAX_DEPTH:
         return one
     if index in known.deviation:
         return {(("d", known.deviation[index]),): 1.0}
@@ -281,7 +285,7 @@ def _piecewise(known: Algebra, value: Value, depth: int, memo: _Memo) -> Terms |
         return {(("k", *kept),): 1.0}
     if value.kind == "select":
         masked = selected(known.values, value)
-    found = masked[1] if masked is not None else tests(known.values, value.id)
+    found = masked[1] if masked is not None else predicate(known.values, value.id)
     if found is None:
         return None
     where: Terms = {tuple(sorted((("m", *test) for test in found), key=repr)): 1.0}
@@ -304,7 +308,12 @@ def _divisor(known: Algebra, index: int, depth: int, memo: _Memo) -> Terms | Non
         return {(("i", known.root[index]),): 1.0}
     found = plus_constant(known.values, index) if "logistic" in known.functions else None
     # A spread one is of another shape: it is one factor, as any value spread is.
-    if whole and found is not None and found[1] == 1 and known.values[found[0]].kind == "exponential":
+    if (
+        whole
+        and found is not None
+        and found[1] == 1
+        and known.values[found[0]].kind == "exponential"
+    ):
         inner = _terms(known, known.values[found[0]].inputs[0], depth + 1, memo)
         return {(("f", "logistic", frozen({p: -n for p, n in inner.items()})),): 1.0}
     return None

@@ -159,7 +159,7 @@ def _wiring(m: Matching, out: Ledger) -> None:
     for site in m.found.sites:
         if site.index not in m.claimed:
             hint = ""
-            if site.kind == "dropout":
+            if site.family == "mask":
                 hint = " (its options: " + ", ".join(m.unrolled.net.settings) + ")"
             row.extra(
                 site.line,

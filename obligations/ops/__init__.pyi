@@ -1,7 +1,6 @@
 from .artifact import (
     Form as Form,
     Formula as Formula,
-    Gradient as Gradient,
     Matched as Matched,
     Shape as Shape,
     frozen as frozen,

@@ -33,7 +33,7 @@ from obligations.stablehlo._formulas import (
     shape,
     step_of,
 )
-from obligations.stablehlo._forward import Forward, size, window
+from obligations.stablehlo._forward import Forward, called, size, window
 from obligations.stablehlo._piecewise import number
 from obligations.stablehlo._records import BackStep, FanIn, GradNode, Unmatched, Update
 from obligations.stablehlo._terms import Atom, Terms, is_sum, scaled, terms, tidy
@@ -212,8 +212,8 @@ def _scatter(b: Backward, g: int, value: Value) -> None:
         "scatter": regions[1].combiner if len(regions) > 1 else "",
     }
     site = _reading(b.forward, saved, "window")
-    called = b.forward.formulas.matched.get(Matched("window", combiner="maximum"), "maxpool")
-    _step(b, called, g, value.id, attributes, saved=saved, site=site)
+    kind = called(b.forward, Matched("window", combiner="maximum"))
+    _step(b, kind, g, value.id, attributes, saved=saved, site=site)
 
 
 def _spread(b: Backward, g: int, value: Value) -> None:
@@ -232,8 +232,8 @@ def _spread(b: Backward, g: int, value: Value) -> None:
     alike = (s for s in f.sites if s.family == "average" and s.attributes["view"] == value.view)
     site = next(alike, None)
     attributes = {"divisor": tidy(1 / factor) if factor else math.inf, "view": value.view}
-    called = f.formulas.matched.get(Matched("average"), "gap")
-    _step(b, called, g, end, attributes, site=None if site is None else site.index)
+    kind = called(f, Matched("average"))
+    _step(b, kind, g, end, attributes, site=None if site is None else site.index)
 
 
 # ---- the steps that the table's formulas give

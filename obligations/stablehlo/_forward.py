@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from obligations.ops import Matched
 from obligations.stablehlo._axes import Trace, trace
@@ -238,8 +238,9 @@ def _convolution(f: Forward, value: Value) -> None:
         phase.append(dilation[k] * ((taps - 1) // 2) - low - before)
     groups = value.attributes["feature_group_count"]
     features = value.views[0][numbers[0].index("f")]
-    grouped: dict[int, Literal["one", "each"]] = {features: "each", 1: "one"}
-    kind = _called(f, Matched("convolution", grouped[groups]) if groups in grouped else None)
+    kind = "grouped"
+    if groups in (1, features):
+        kind = called(f, Matched("convolution", "one" if groups == 1 else "each"))
     zero = f.values.zero_adds.get(value.id)
     # Only an added broadcast of a zero vector is a bias; a reshape of the sum stays one line.
     attributes = {
@@ -265,7 +266,7 @@ def _convolution(f: Forward, value: Value) -> None:
     )
     attributes["read_as"] = _read_as(roles, kernel)
     params = {"weight": weight.name}
-    index = _add(f, kind or "grouped", "convolution", value.id, [left.base], params, attributes)
+    index = _add(f, kind, "convolution", value.id, [left.base], params, attributes)
     f.roles[index] = roles
 
 
@@ -316,13 +317,13 @@ def _dense(f: Forward, value: Value) -> None:
         "bias_line": values.zero_adds.get(value.id),
         "rank": len(value.view),
     }
-    kind, params = _called(f, Matched("dense")), {"weight": weight.name}
-    _add(f, kind or "dense", "dense", value.id, [left.base], params, attributes)
+    kind, params = called(f, Matched("dense")), {"weight": weight.name}
+    _add(f, kind, "dense", value.id, [left.base], params, attributes)
 
 
-def _called(f: Forward, own: Matched | None) -> str:
-    """The word of the operation that is found so; empty where the table has none."""
-    return f.formulas.matched.get(own, "") if own is not None else ""
+def called(f: Forward, own: Matched) -> str:
+    """The word of the operation that is found so; how, where the table has none."""
+    return f.formulas.matched.get(own, "avgpool" if own.combiner == "add" else own.matcher)
 
 
 def _sum(f: Forward, value: Value) -> None:
@@ -334,7 +335,7 @@ def _sum(f: Forward, value: Value) -> None:
         return
     a, b = value.steps[0].inputs
     if (a in f.at and b in f.at) or len(linear) == len(form) == 2:
-        _add(f, _called(f, Matched("sum")) or "add", "sum", value.id, (a, b), {}, {})
+        _add(f, called(f, Matched("sum")), "sum", value.id, (a, b), {}, {})
 
 
 def _by_formula(f: Forward, value: Value) -> bool:
@@ -437,7 +438,7 @@ def _pool(f: Forward, value: Value) -> None:
         f.unmatched.append(Unmatched("forward reduce_window", None, value.name, value.line))
         return
     init = number(f.values, value.inputs[1])
-    kind = _called(f, Matched("window", combiner=how)) or {"add": "avgpool"}.get(how, "maxpool")
+    kind = called(f, Matched("window", combiner=how))
     attributes = {**window(value), "init": init}
     _add(f, kind, "window", value.id, [value.inputs[0]], {}, attributes)
 
@@ -460,7 +461,7 @@ def _global_pool(f: Forward, value: Value) -> None:
         "divisor": tidy(1 / factor) if factor else math.inf,
         "view": view,
     }
-    kind = _called(f, Matched("average")) or "gap"
+    kind = called(f, Matched("average"))
     _add(f, kind, "average", out, [value.inputs[0]], {}, attributes)
 
 
@@ -476,7 +477,7 @@ def _factor(f: Forward, value: Value) -> None:
         if mask.kind != "argument" or values[x].kind in ("argument", "splat"):
             continue
         per_example = size(mask) == size(value) or (dims is not None and 0 in dims)
-        kind, role = _called(f, Matched("mask")) or "dropout", "mask"
+        kind, role = called(f, Matched("mask")), "mask"
         if not per_example:
             kind = role = "scale"
         _add(f, kind, role, value.id, [x], {role: mask.name}, {"dims": dims})

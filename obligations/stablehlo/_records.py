@@ -75,7 +75,8 @@ class BackStep:
     functions (of a BatchNorm 1, -1/n, -1/n when right), ``exact``, whether the terms are the
     formula's, ``tests`` such as ``(("GT", 0.0), ("LT", 6.0))`` on ``saved``, ``saved_in``, all
     activations it reads; with statistics ``epsilon``, ``divisor``, …;
-    ``conv``: ``stride``, ``dilation``, ``pad_low``, ``phase`` of the forward convolution it is the input-gradient of, ``flipped``, ``contracts``, ``groups``;
+    ``conv``: ``stride``, ``dilation``, ``pad_low``, ``phase`` of the forward convolution it is
+    the input-gradient of, ``flipped``, ``contracts``, ``groups``;
     ``maxpool``: ``window``, ``strides``, ``pads``, ``select``; ``gap``: ``divisor``.
     """
 

@@ -15,12 +15,11 @@ from step_mutants import mutant
 from step_renderer import Net as Plain, Step, add, conv, head, relu, render
 from test_audit import NEAR, failing, told
 
-from obligations import ops
 from obligations.audit.steps import Audit, audit
 from obligations.description import Net
 from obligations.description.reader import read_net
 from obligations.errors import Source
-from obligations.ops import Formula, Optimizer
+from obligations.ops import Formula, Optimizer, extended as table_with
 from obligations.ops.artifact import DY, X, logistic, symbol
 from obligations.ops.base import Family
 from obligations.ops.batchnorm import normalised
@@ -50,7 +49,7 @@ def extended(*optimizers: Optimizer, formulas: bool = True) -> Iterator[None]:
     """The table with a swish, a sigmoid and a layer normalisation."""
     known = (SWISH, SWISH_FORMULA), (SIGMOID, SIGMOID_FORMULA), (LAYERNORM, LN_FORMULA)
     families = (found_by(f, formula if formulas else None) for f, formula in known)
-    with ops.extended(*families, *optimizers):
+    with table_with(*families, *optimizers):
         yield
 
 
@@ -356,5 +355,5 @@ def test_an_update_that_differs_from_the_others_is_told_at_its_line(seed: int) -
             assert [m for m in mine if 0 <= m.line - at - 1 <= NEAR], told(found)
             assert any(message in m.message() for m in mine), told(found)
     twice = pytest.raises(ValueError, match="the operation table has 'adam' twice")
-    with twice, ops.extended(replace(ADAMW, word="adam")):
+    with twice, table_with(replace(ADAMW, word="adam")):
         raise AssertionError

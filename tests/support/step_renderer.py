@@ -423,7 +423,8 @@ def render(
 
     ``optimizer`` is ``sgd``, ``momentum``, ``adam``, ``adamw`` or ``rmsprop``; with
     ``replicas`` gradients are averaged over that many; ``narrow`` convolutions take their operands
-    in bf16; with ``report`` the loss and every BatchNorm's mean and variance are returned too, as lines of ``reported``.
+    in bf16; with ``report`` the loss and every BatchNorm's mean and variance are returned too, as
+    lines of ``reported``.
     """
     w = Writer(random.Random(seed), narrow=narrow)
     w.prefix = w.pick("v", "t", "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
@@ -43,6 +43,7 @@ from obligations.lean import (
     unproved,
     walk,
 )
+from obligations.ledger import Column, Table, markdown_lines, plain, unmarked
 
 Verdict = Literal[
     "same", "other proof", "same up to", "statement differs", "only in A", "only in B"
@@ -66,12 +67,21 @@ _KEPT = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Snippet:
+class Spot:
+    """A place in a side."""
+
+    line: int
+    column: int
+
+    def __str__(self) -> str:
+        return f"{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet(Spot):
     """A piece of one side and where it stands."""
 
     text: str
-    line: int
-    column: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +105,7 @@ class Pair:
     left, right
         Full names; ``""`` where the side has none.
     places
-        Line and column of the names, in the same order.
+        Where the names stand, in the same order.
     through
         For ``"same up to"``: what was looked through.
     differences
@@ -110,7 +120,7 @@ class Pair:
 
     left: str
     right: str
-    places: tuple[tuple[int, int] | None, tuple[int, int] | None]
+    places: tuple[Spot | None, Spot | None]
     verdict: Verdict
     through: tuple[str, ...] = ()
     differences: tuple[Difference, ...] = ()
@@ -155,16 +165,9 @@ class Comparison:
         """Whether no statement differs and nothing is missing."""
         return all(p.agrees for p in self.pairs)
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Any:
         """Plain data, for ``--json``."""
-
-        def place(at: tuple[int, int] | None) -> dict[str, int] | None:
-            return None if at is None else {"line": at[0], "column": at[1]}
-
-        def piece(at: Snippet | None) -> dict[str, Any] | None:
-            return None if at is None else {"text": at.text, "line": at.line, "column": at.column}
-
-        return {
+        found = {
             "a": self.left,
             "b": self.right,
             "ok": self.ok,
@@ -172,21 +175,21 @@ class Comparison:
                 {
                     "a": p.left or None,
                     "b": p.right or None,
-                    "a_at": place(p.places[0]),
-                    "b_at": place(p.places[1]),
+                    "a_at": p.places[0],
+                    "b_at": p.places[1],
                     "verdict": p.verdict,
                     "renamed": p.renamed,
-                    "up_to": list(p.through),
+                    "up_to": p.through,
                     "differences": [
-                        {"a": piece(d.left), "b": piece(d.right), "note": d.note}
-                        for d in p.differences
+                        {"a": d.left, "b": d.right, "note": d.note} for d in p.differences
                     ],
                     "more_differences": p.more,
-                    "notes": list(p.notes),
+                    "notes": p.notes,
                 }
                 for p in self.pairs
             ],
         }
+        return plain.plain(found)
 
 
 # -- one side ----------------------------------------------------------------------------------
@@ -345,9 +348,9 @@ def _called(piece: _Piece) -> str:
     return piece.full_name or f"({piece.kind})"
 
 
-def _place(piece: _Piece) -> tuple[int, int]:
+def _place(piece: _Piece) -> Spot:
     span = piece.at.span if isinstance(piece, Command) else piece.place.span
-    return span.line, span.column
+    return Spot(span.line, span.column)
 
 
 _Found = list[tuple[FileDeclaration, FileDeclaration]]
@@ -441,8 +444,8 @@ def _pair(
 
 
 def _word(declaration: FileDeclaration) -> Snippet:
-    line, column = _place(declaration)
-    return Snippet(declaration.kind, line, column)
+    span = declaration.place.span
+    return Snippet(span.line, span.column, declaration.kind)
 
 
 def _same_proof(x: FileDeclaration, y: FileDeclaration, renamed: Mapping[str, str]) -> bool:
@@ -618,7 +621,7 @@ class _Walk:
         shown = [s for s in (_snippet(n, side) for n in nodes) if s is not None]
         if not shown:
             return None
-        return Snippet(" ".join(x.text for x in shown), shown[0].line, shown[0].column)
+        return Snippet(shown[0].line, shown[0].column, " ".join(x.text for x in shown))
 
     def tokens(self, node: Node, start: int, stop: int, side: _Side) -> Snippet | None:
         words = [n.label for n in node.parts]
@@ -638,7 +641,7 @@ class _Walk:
                 at -= len(words[start])
                 line = text.count("\n", 0, at) + 1
                 column = at - text.rfind("\n", 0, at)
-        return Snippet(_short(" ".join(words[start:stop])), line, column)
+        return Snippet(line, column, _short(" ".join(words[start:stop])))
 
 
 def _entry_name(entry: Node) -> str:
@@ -656,12 +659,12 @@ def _snippet(node: Node, side: _Side) -> Snippet | None:
         inner = next((n.span for n in walk(node) if n.span is not None), None)
         span = inner or Span(1, 1)
     if not (isinstance(span, TextSpan) and 0 < span.end <= len(side.file.source.text)):
-        return Snippet(node.label or node.kind, span.line, span.column)
+        return Snippet(span.line, span.column, node.label or node.kind)
     text = strip_comments(side.file.source.text[span.end - span.width : span.end])
     bare = node.kind not in ("tuple", "ascription") and text[:1] == "(" and text[-1:] == ")"
     if bare and not text[1:2].isspace():
-        return Snippet(_short(text[1:-1]), span.line, span.column + 1)
-    return Snippet(_short(text), span.line, span.column)
+        return Snippet(span.line, span.column + 1, _short(text[1:-1]))
+    return Snippet(span.line, span.column, _short(text))
 
 
 def _entry_snippet(entry: Node, side: _Side) -> Snippet:
@@ -676,7 +679,7 @@ def _entry_snippet(entry: Node, side: _Side) -> Snippet:
         close = {"(": ")", "{": "}", "[": "]", "⦃": "⦄"}.get(binder.kind, "")
         text = f"{binder.kind}{name} : {texts[0]}{close}" if texts else name
     span = entry.span or Span(1, 1)
-    return Snippet(_short(text), span.line, span.column)
+    return Snippet(span.line, span.column, _short(text))
 
 
 def _short(text: str, limit: int = _SHOWN) -> str:
@@ -744,26 +747,48 @@ def _score(a: Node, b: Node, pairs: dict[int, int]) -> float:
 # -- telling -----------------------------------------------------------------------------------
 
 
-def short_names(comparison: Comparison) -> list[str]:
-    """What each pair is called where the namespace that all share is left out."""
+def named(comparison: Comparison) -> list[tuple[str, Pair]]:
+    """Each pair with what it is called where the namespace that all share is left out."""
     full = [n for p in comparison.pairs if not p.rewrites for n in (p.left, p.right) if n]
     spaces = [n.rpartition(".")[0].split(".") for n in full]
     shared = 0
     while spaces and all(len(x) > shared and x[shared] == spaces[0][shared] for x in spaces):
         shared += 1
-    cut = len(".".join(spaces[0][:shared])) + 1 if shared and spaces[0][0] else 0
-    cuts = [0 if p.rewrites else cut for p in comparison.pairs]
-    return [
-        f"{p.left[cut:]} → {p.right[cut:]}" if p.renamed else (p.left or p.right)[cut:]
-        for p, cut in zip(comparison.pairs, cuts, strict=True)
-    ]
+    own = len(".".join(spaces[0][:shared])) + 1 if shared and spaces[0][0] else 0
+    out = []
+    for p in comparison.pairs:
+        cut = 0 if p.rewrites else own
+        name = f"{p.left[cut:]} → {p.right[cut:]}" if p.renamed else (p.left or p.right)[cut:]
+        out.append((name, p))
+    return out
 
 
-def details(comparison: Comparison) -> Iterator[tuple[str, Pair]]:
-    """The pairs there is more to say of than their verdict, each with its name."""
-    for name, pair in zip(short_names(comparison), comparison.pairs, strict=True):
-        if pair.differences or pair.notes:
-            yield name, pair
+def table(pairs: Iterable[tuple[str, Pair]], *, notes: bool = False) -> Table:
+    """A row for each of some :func:`named` pairs, with its notes if they are to stand there."""
+    columns: tuple[Column[tuple[str, Pair]], ...] = (
+        Column("declaration", lambda x: x[0], role="name", code=True),
+        Column("verdict", lambda x: x[1].said, role="verdict"),
+        Column("A", lambda x: x[1].places[0]),
+        Column("B", lambda x: x[1].places[1]),
+    )
+    return Table.of(
+        columns, pairs, ok=lambda x: x[1].agrees, notes=lambda x: x[1].notes if notes else ()
+    )
+
+
+def details(pair: Pair) -> Iterator[tuple[str, str, str]]:
+    """All there is to say of a pair beside its verdict, a line each.
+
+    A line is words, then a piece of a side if there is one, and which side it is of.
+    """
+    yield from ((note, "", "") for note in pair.notes)
+    for d in pair.differences:
+        yield f"{d.note}:" if d.note else "differs:", "", ""
+        for word, side in (("A", d.left), ("B", d.right)):
+            place = "nothing" if side is None else f"{side!s:8} "
+            yield f"  {word}  {place}", "" if side is None else side.text, word
+    if pair.more:
+        yield f"and {pair.more} more", "", ""
 
 
 def summary(comparison: Comparison) -> str:
@@ -780,25 +805,17 @@ def markdown(comparison: Comparison) -> str:
     """The comparison for a pull request: what is not the same, and the pieces that differ."""
     mark = "agree" if comparison.ok else "differ"
     out = [
-        f"### `{_cell(comparison.left)}` and `{_cell(comparison.right)}` {mark}",
+        f"### `{unmarked(comparison.left)}` and `{unmarked(comparison.right)}` {mark}",
         "",
         f"{summary(comparison)}.",
     ]
-    rows = [
-        (name, pair)
-        for name, pair in zip(short_names(comparison), comparison.pairs, strict=True)
-        if pair.verdict != "same" or pair.renamed or pair.notes
-    ]
+    rows = [x for x in named(comparison) if x[1].verdict != "same" or x[1].renamed or x[1].notes]
     if rows:
-        out += ["", "| declaration | verdict | A | B |", "|---|---|---|---|"]
-    for name, pair in rows:
-        places = ["" if p is None else f"{p[0]}:{p[1]}" for p in pair.places]
-        said = pair.said + (f" ({'; '.join(pair.notes)})" if pair.notes else "")
-        out.append(f"| `{_cell(name)}` | {_cell(said)} | {places[0]} | {places[1]} |")
+        out += ["", *markdown_lines(table(rows, notes=True))]
     for name, pair in rows:
         if not pair.differences:
             continue
-        out += ["", f"**`{_cell(name)}`**", ""]
+        out += ["", f"**`{unmarked(name)}`**", ""]
         for d in pair.differences:
             sides = [_side(word, s) for word, s in (("A", d.left), ("B", d.right))]
             out.append(f"- {f'{d.note}: ' if d.note else ''}{', '.join(sides)}")
@@ -811,8 +828,4 @@ def _side(word: str, snippet: Snippet | None) -> str:
     if snippet is None:
         return f"{word} nothing"
     fence = "``" if "`" in snippet.text else "`"
-    return f"{word} {snippet.line}:{snippet.column} {fence}{snippet.text}{fence}"
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("`", "")
+    return f"{word} {snippet!s} {fence}{snippet.text}{fence}"

@@ -337,7 +337,10 @@ def _statistics(called: str, axes: tuple[int, ...]) -> str:
 def _loss(m: Matching, out: Ledger) -> None:
     said = stated(m.unrolled.net, "loss")
     row = out.row("loss", "conditions", said)
-    loss = m.found.loss
+    loss, seed = m.found.loss, m.unrolled.net.loss.softmax
+    if seed is None:
+        out.note("loss", "not checked: its cotangent is no softmax less a target")
+        return
     if loss is None:
         end = m.line(m.value(m.unrolled.output)) or m.header
         softmax = (op.line for op in m.function.operations if op.kind == "divide")
@@ -348,18 +351,20 @@ def _loss(m: Matching, out: Ledger) -> None:
     batch = float(next(iter(m.unrolled.places.values())).axes["N"])
     logits = f"%{m.value(m.unrolled.output)}"
     row.count("loss of", difference(line, "loss", f"%{loss.logits}", logits, "softmax of"))
-    alpha = round(1.0 - loss.kept, 12)
-    if said.startswith("label-smoothed"):
-        good = 0.0 < alpha < 1.0
-        row.count("loss α", unless(good, line, "loss", f"α is {text(alpha)}", "between 0 and 1"))
-        due = alpha / loss.classes
+    chosen = seed.chosen
+    constants = seed.constants(loss.kept, loss.batch)
+    value = round(constants[chosen].item(), 12)
+    if said.startswith(seed.plain):
+        plain = seed.due({**constants, chosen: 0 * constants[chosen]}, loss.classes)
+        row.check(line, "loss", (loss.kept, loss.uniform), plain, "target and uniform share")
+    else:
+        good, have = 0.0 < value < 1.0, f"{chosen} is {text(value)}"
+        row.count(f"loss {chosen}", unless(good, line, "loss", have, "between 0 and 1"))
+        _, due = seed.due(constants, loss.classes)
         same = math.isclose(loss.uniform, due, rel_tol=1e-6, abs_tol=1e-12)
         have = f"the uniform share is {text(loss.uniform)}"
-        row.count("loss share", unless(same, line, "loss", have, f"α/K = {text(due)}"))
-    else:
-        row.check(line, "loss", (loss.kept, loss.uniform), (1.0, 0.0), "target and uniform share")
+        row.count("loss share", unless(same, line, "loss", have, f"{seed.share} = {text(due)}"))
     mean = difference(line, "loss", loss.batch, batch, "divided by")
     row.count("loss mean", mean if "mean over the batch" in said else [])
-    row.note = (
-        f"α = {text(alpha)}, K = {loss.classes}, 1/B = 1/{text(loss.batch)}, target %{loss.target}"
-    )
+    divisor = f"1/{m.unrolled.net.loss.divisor} = 1/{text(loss.batch)}"
+    row.note = f"{chosen} = {text(value)}, K = {loss.classes}, {divisor}, target %{loss.target}"

@@ -34,7 +34,11 @@ def compare(m: Matching, module: Module, out: Ledger, *, always: bool) -> None:
     if work > limit:
         out.note("numbers", f"not evaluated: {work:.0e} multiplications, at most {limit:.0e}")
         return
-    if m.found.loss is None or None in (m.sites.get(k) for k in m.unrolled.places):
+    if (
+        m.found.loss is None
+        or m.unrolled.net.loss.softmax is None
+        or None in (m.sites.get(k) for k in m.unrolled.places)
+    ):
         out.note("numbers", "not evaluated: the forward or the loss is not the net's")
         return
     row = out.row("numbers", "tensors", "each gradient's value, by the description")
@@ -95,8 +99,9 @@ def _sample(
     shapes = {a.name: a.type.shape for a in module.main.arguments}
     given: dict[str, Array] = {name: rng.uniform(0.1, 0.5, s) for name, s in shapes.items()}
     given[m.input] = rng.normal(0.0, 1.5, shapes[m.input])
-    raw = rng.uniform(0.1, 1.0, shapes[loss.target])
-    given[loss.target] = raw / raw.sum(axis=-1, keepdims=True)
+    (target,) = net.loss.data
+    rows = target.draw(rng, *shapes[loss.target])
+    given[loss.target] = rows.reshape(shapes[loss.target])
     fields: dict[str, Any] = {}
     options: dict[str, Array | None] = {o.binder: None for o in net.options}
     for layer in m.unrolled.layers:
@@ -133,10 +138,7 @@ def _shadow(
     options: Mapping[str, Array | None],
 ) -> dict[str, tuple[Array, Array]]:
     """Each gradient node of the whole-net theorem by tensor: its entries and their magnitudes."""
-    import numpy as np
-
     from obligations.confirm import NetCheck, scope_of
-    from obligations.ops import smoothed_cotangent
     from obligations.shadow import (
         Evaluator,
         NetPoint,
@@ -150,18 +152,21 @@ def _shadow(
     from obligations.statements import TRUE_SIZE, derive, typed_environment
 
     net, loss = m.unrolled.net, m.found.loss
+    seed = net.loss.softmax
     assert loss is not None
+    assert seed is not None
     derived = derive(net)
     env = typed_environment(derived)
     whole = WholeNet(net)
     check = NetCheck(derived, TRUE_SIZE, env, whole)
     batch = next(iter(m.unrolled.places.values())).axes["N"]
-    x, target = given[m.input].reshape(1, -1), given[loss.target].reshape(1, -1)
-    alpha, divisor = np.array([[1.0 - loss.kept]]), np.array([[loss.batch]])
+    x = given[m.input].reshape(1, -1)
     record = Record(net.record, dict(fields))
     logits = whole.prefixes(batch, loss.classes, record, x, options)[-1]
-    g = smoothed_cotangent(batch, loss.classes, alpha, divisor, logits, target)
-    point = NetPoint(batch, loss.classes, record, x, target, alpha, divisor, g, options, margins={})
+    takes = {g.name: given[loss.target].reshape(1, -1) for g in net.loss.data}
+    takes |= seed.constants(loss.kept, loss.batch)
+    g = net.loss.gradient(batch, loss.classes, takes, logits)
+    point = NetPoint(batch, loss.classes, record, x, takes, g, options, margins={})
     capstone = next(o for o in derived.obligations if o.kind == "capstone")
     constant = env.find(capstone.name)
     assert constant is not None

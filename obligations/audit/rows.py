@@ -70,10 +70,7 @@ class Row:
             "besides": self.beyond,
             "units": self.units,
             "note": self.note,
-            "differences": [
-                {"line": m.line, "where": m.where, "found": m.found, "expected": m.expected}
-                for m in self.mismatches
-            ],
+            "differences": self.mismatches,
         }
 
 

@@ -24,6 +24,7 @@ from typing import Any
 from obligations.audit.rows import Ledger, Mismatch, Row, difference, unless
 from obligations.description import Net
 from obligations.errors import InputError, ObligationsError, Source, Span, decode, nearest
+from obligations.ledger import Column, Table
 from obligations.stablehlo import Function, Module, Recognised
 
 __all__ = ["Audit", "Mismatch", "Row", "artifacts", "audit", "fits", "load", "shown", "summary"]
@@ -74,6 +75,16 @@ class Audit:
             "ok": self.ok,
             "rows": [row.as_json() for row in self.rows],
         }
+
+    def table(self) -> Table:
+        """A row for each convention."""
+        columns: tuple[Column[Row], ...] = (
+            Column("convention", lambda r: r.convention, role="name"),
+            Column("description", lambda r: r.stated),
+            Column("artifact", lambda r: r.said, role="verdict"),
+            Column("found", lambda r: r.note),
+        )
+        return Table.of(columns, self.rows, ok=lambda r: r.ok if r.judged else None)
 
 
 def audit(net: Net, source: Source, *, numbers: bool | None = None) -> Audit:
@@ -285,8 +296,8 @@ def _seen(net: Net, module: Module, found: Recognised, out: Ledger) -> None:
     elements = Counter(s.attributes["element"] for s in found.sites if s.family == "convolution")
     told = ", ".join(f"{n} convolutions in {e}" for e, n in elements.items())
     out.note("precision", told)
-    if net.settings.get("precision") == "f32":
-        row = out.row("precision", "conversions", "f32")
+    if not net.precision.switched:
+        row = out.row("precision", "conversions", net.precision.word)
         row.judged = True
         for name, old, new, line in found.converts:
             row.extra(line, f"%{name}", f"converted from {old} to {new}", "f32 throughout")

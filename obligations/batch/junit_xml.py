@@ -62,18 +62,15 @@ def _verdict(case: et.Element, row: Row) -> None:
     if row.margin is not None:
         said.append(f"margin {row.margin:.3g}")
     said += row.notes
-    if row.verdict == "holds":
-        et.SubElement(case, "system-out").text = _text("\n".join(said))
-        return
-    # Not to hold is found; not to have been evaluated says nothing of the statement.
-    kind = "error" if row.verdict.startswith("not evalua") else "failure"
-    bad = et.SubElement(case, kind, type=row.verdict, message=_text(row.verdict))
-    bad.text = _text("\n".join(said))
+    told = et.SubElement(case, row.verdict.outcome or "system-out")
+    told.text = _text("\n".join(said))
+    if row.verdict.outcome:
+        told.attrib |= {"type": str(row.verdict), "message": str(row.verdict)}
 
 
 def _count(element: et.Element) -> None:
-    for attribute, tag in (("tests", "testcase"), ("failures", "failure"), ("errors", "error")):
+    tags = {"tests": "testcase", "failures": "failure", "errors": "error", "skipped": "skipped"}
+    for attribute, tag in tags.items():
         element.set(attribute, str(sum(1 for _ in element.iter(tag))))
-    element.set("skipped", "0")
     times = (float(case.get("time", "0")) for case in element.iter("testcase"))
     element.set("time", f"{sum(times):.3f}")

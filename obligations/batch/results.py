@@ -7,18 +7,19 @@ else in the file stays as it is, and what it has is not evaluated again.
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Annotated, Any, BinaryIO, Literal
+
+from msgspec import Meta
 
 from obligations import __version__
 from obligations.errors import ObligationsError, Source
-from obligations.ledger import Row, Zero
+from obligations.ledger import ERRORS, Row, Zero, plain
 
 Size = Literal["small", "true"]
 
@@ -111,60 +112,58 @@ Key = tuple[Any, ...]
 # -- lines -------------------------------------------------------------------------------------
 
 
-def _number(value: float | None) -> float | str | None:
-    # JSON has no infinity.
-    return "inf" if value == float("inf") else value
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    """What a line has beside its row: what the row came from."""
+
+    version: str
+    net: str
+    source: str
+    text: str
+    settings: Mapping[str, str]
+    size: Size
+    section: str
+    seed: Annotated[int, Meta(ge=0)]
+    rows: Annotated[int, Meta(ge=1)]
+    zero_by_theory: tuple[Zero, ...]
+    seconds: float
+
+    @property
+    def key(self) -> Key:
+        return self.text, tuple(sorted(self.settings.items())), self.section, self.seed, self.size
 
 
-def line(result: Result, row: Row, zeros: Iterable[Zero] = ()) -> str:
+def line(result: Result, row: Row, zeros: tuple[Zero, ...] = ()) -> str:
     """One row as a line of JSON, its newline included."""
     unit = result.unit
     subject = unit.subject
-    data = {
-        "version": __version__,
-        "net": subject.net,
-        "source": subject.source.name,
-        "text": subject.digest,
-        "settings": dict(subject.settings),
-        "size": unit.size,
-        "section": unit.section,
-        "seed": unit.seed,
-        "rows": result.total,
-        "name": row.name,
-        "kind": row.kind,
-        "sizes": row.sizes,
-        "errors": {k: _number(v) for k, v in row.errors.items()},
-        "margin": _number(row.margin),
-        "verdict": row.verdict,
-        "notes": list(row.notes),
-        "zero_by_theory": [
-            {"tensor": z.tensor, "reason": z.reason, "found": _number(z.found)} for z in zeros
-        ],
-        "seconds": round(result.seconds, 3),
-    }
-    return json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def row_of(data: Mapping[str, Any]) -> Row:
-    """The row a line holds."""
-    return Row(
-        data["name"],
-        data["kind"],
-        data["sizes"],
-        {k: float(v) for k, v in data["errors"].items()},
-        None if data["margin"] is None else float(data["margin"]),
-        data["verdict"],
-        tuple(data["notes"]),
+    origin = _Origin(
+        __version__,
+        subject.net,
+        subject.source.name,
+        subject.digest,
+        dict(subject.settings),
+        unit.size,
+        unit.section,
+        unit.seed,
+        result.total,
+        zeros,
+        round(result.seconds, 3),
     )
+    return plain.text({**plain.plain(origin), **plain.plain(row)}, indent=None)
 
 
-def _zeros_of(data: Mapping[str, Any]) -> tuple[Zero, ...]:
-    return tuple(Zero(z["tensor"], z["reason"], float(z["found"])) for z in data["zero_by_theory"])
-
-
-def _key(data: Mapping[str, Any]) -> Key:
-    settings = tuple(sorted(data["settings"].items()))
-    return data["text"], settings, data["section"], int(data["seed"]), data["size"]
+def _read(raw: bytes) -> tuple[_Origin, Row]:
+    """What a line holds; raises :class:`ObligationsError` with the reason where it is none."""
+    data = plain.loaded(raw)
+    if isinstance(data, dict) and isinstance(data.get("errors"), dict):
+        # An error without bound was null once.
+        data["errors"] = {k: "inf" if e is None else e for k, e in data["errors"].items()}
+    origin, row = plain.record(data, _Origin), plain.record(data, Row)
+    unknown = [name for name in row.errors if name not in {c.name for c in ERRORS}]
+    if unknown:
+        raise ObligationsError(f"errors: no column is called '{unknown[0]}'")
+    return origin, row
 
 
 # -- a file ------------------------------------------------------------------------------------
@@ -240,21 +239,18 @@ class Results:
         for number, raw in enumerate(content.split(b"\n")[:-1], start=1):
             where = f"{self.path}:{number}:1"
             try:
-                data = json.loads(raw)
-                key, row, zeros = _key(data), row_of(data), _zeros_of(data)
-                total, seconds = int(data["rows"]), float(data["seconds"])
-                version, source = data["version"], data["source"]
-            except (ValueError, KeyError, TypeError, AttributeError):
-                raise ObligationsError(f"{where}: not a line of results") from None
-            other = {"version " + str(version)} - {"version " + __version__}
-            if texts.get(source, data["text"]) != data["text"]:
-                other.add(f"another text of {source}")
+                origin, row = _read(raw)
+            except ObligationsError as error:
+                raise ObligationsError(f"{where}: not a line of results: {error.message}") from None
+            other = {f"version {origin.version}"} - {f"version {__version__}"}
+            if texts.get(origin.source, origin.text) != origin.text:
+                other.add(f"another text of {origin.source}")
             if other:
                 raise ObligationsError(
                     f"{where}: the results are of {' and '.join(sorted(other))}",
                     hint="give another file",
                 )
-            self._keep(key, total, seconds, row, zeros)
+            self._keep(origin.key, origin.rows, origin.seconds, row, origin.zero_by_theory)
             self.kept += 1
 
     def _keep(

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from obligations import __version__
 from obligations.batch.results import Result, Results, Size, Subject, Unit
 from obligations.errors import ObligationsError, nearest
-from obligations.ledger import Ledger, Row, Verdict, Zero
+from obligations.ledger import Ledger, Row, Verdict, Zero, worst
 from obligations.threads import one_thread
 
 if TYPE_CHECKING:
@@ -157,9 +157,8 @@ def _further(kept: _Kept, unit: Unit) -> tuple[Row, ...]:
 
 
 def _not_evaluated(names: Iterable[tuple[str, str]], error: ObligationsError) -> tuple[Row, ...]:
-    return tuple(
-        Row(name, kind, "", {}, None, "not evaluated", (error.message,)) for name, kind in names
-    )
+    verdict, note = Verdict.NOT_EVALUATED, error.message
+    return tuple(Row.without_numbers(name, kind, verdict, note) for name, kind in names)
 
 
 # -- what there is to do -----------------------------------------------------------------------
@@ -558,23 +557,12 @@ def _reach(address: str, timeout: float) -> None:
 
 # -- ledgers -----------------------------------------------------------------------------------
 
-_WORST: tuple[Verdict, ...] = (
-    "holds",
-    "not the gradient",
-    "fails",
-    "incomplete",
-    "not evaluable",
-    "not evaluated",
-)
-
 
 def merged(rows: Sequence[Row]) -> Row:
     """One row from those of several seeds: the worst of each."""
     first = rows[0]
-    errors: dict[str, float] = {}
-    for row in rows:
-        for column, error in row.errors.items():
-            errors[column] = max(errors.get(column, 0.0), error)
+    columns = dict.fromkeys(column for row in rows for column in row.errors)
+    errors = {c: worst(r.errors[c] for r in rows if c in r.errors) or 0.0 for c in columns}
     sizes = dict.fromkeys(size for row in rows for size in row.sizes.split(", ") if size)
     margins = [row.margin for row in rows if row.margin is not None]
     return Row(
@@ -583,7 +571,7 @@ def merged(rows: Sequence[Row]) -> Row:
         ", ".join(sizes),
         errors,
         min(margins, default=None),
-        max((row.verdict for row in rows), key=_WORST.index),
+        Verdict.worst(row.verdict for row in rows),
         tuple(dict.fromkeys(note for row in rows for note in row.notes)),
     )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +60,7 @@ def command(
     from obligations.audit import artifacts, audit, load
     from obligations.description import load as load_net
     from obligations.errors import ObligationsError
-    from obligations.ledger import tables as report
+    from obligations.ledger import working
 
     options.writable((net, *files), json=json_file, html=html_file)
     described = load_net(net, settings)
@@ -75,7 +74,7 @@ def command(
     refused = unanswered = 0
     for name in wanted:
         try:
-            with report.working(f"audit {name}"):
+            with working(f"audit {name}"):
                 found.append(audit(described, load(name), numbers=numbers))
         except ObligationsError as error:
             if len(wanted) == 1:
@@ -92,11 +91,7 @@ def command(
         good = sum(a.ok for a in found)
         told = f", {refused} cannot be read as such" if refused else ""
         click.echo(f"{described.name}: {good} of {len(wanted)} training steps agree{told}")
-    if json_file is not None:
-        from obligations.writing import replace_file
-
-        text = json.dumps([a.as_json() for a in found], indent=2, ensure_ascii=False)
-        replace_file(json_file, text + "\n")
+    options.write_json(json_file, [a.as_json() for a in found])
     if html_file is not None:
         paging.write(html_file, "audit", [paging.audit_chapter(a, described) for a in found])
     return 2 if refused or unanswered else 0 if all(a.ok for a in found) else 1
@@ -105,11 +100,10 @@ def command(
 def _print(found: Audit, *, whole: bool) -> None:
     """The rows and what differs; of a good one among several, a line."""
     from obligations.audit import summary
-    from obligations.ledger import tables as report
+    from obligations.ledger import show
 
     if whole:
-        rows = [(r.convention, r.stated, r.said, r.note) for r in found.rows]
-        report.table(("convention", "description", "artifact", "found"), rows)
+        show(found.table())
     for row in found.rows:
         if not row.ok:
             if not whole:

@@ -177,9 +177,9 @@ def _progress(total: int) -> Iterator[tuple[Progress, Work]]:
 
     A unit is a step of it. One of true size, in this process, moves the bar by its share.
     """
-    from obligations.ledger import tables as report
+    from obligations.ledger import is_terminal
 
-    if not report.is_terminal(sys.stderr):
+    if not is_terminal(sys.stderr):
         yield (lambda done, total, result: None), (lambda share, what: None)
         return
     from rich.console import Console

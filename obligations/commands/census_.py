@@ -1,5 +1,7 @@
 """``obligations census``."""
 
+from typing import Any
+
 import click
 
 from obligations.commands.options import net as net_argument
@@ -14,27 +16,19 @@ def command(net: str) -> int:
     are counted apart: a BatchNorm after the layer takes them out again.
     """
     from obligations.description import census, load
-    from obligations.ledger import table
+    from obligations.ledger import Column, Table, show
     from obligations.writing import title
 
     found = load(net)
     count = census(found)
-    rows = [
-        (
-            title(found.blocks[g.block]).replace("`", ""),
-            str(g.uses),
-            str(g.tensors),
-            str(g.biases),
-            str(g.uses * g.tensors),
-            str(g.uses * (g.tensors + g.biases)),
-        )
-        for g in count.groups
-    ]
-    rows.append(("total", "", "", "", str(count.total), str(count.with_biases)))
-    table(
-        ("block", "uses", "tensors", "conv biases", "trained", "with biases"),
-        rows,
-        numbers=range(1, 6),
-        total=True,
+    columns: tuple[Column[Any], ...] = (
+        Column("block", lambda g: title(found.blocks[g.block]).replace("`", ""), role="name"),
+        Column("uses", lambda g: g.uses, role="number"),
+        Column("tensors", lambda g: g.tensors, role="number"),
+        Column("conv biases", lambda g: g.biases, role="number"),
+        Column("trained", lambda g: g.uses * g.tensors, role="number"),
+        Column("with biases", lambda g: g.uses * (g.tensors + g.biases), role="number"),
     )
+    total = ("total", "", "", "", count.total, count.with_biases)
+    show(Table.of(columns, count.groups, total=total))
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -52,7 +51,7 @@ def command(
     options.writable(read, results=batch.results, junit=batch.junit, json=json_file, html=html_file)
     from obligations.commands.generate_ import derived_or_differences
     from obligations.description import load
-    from obligations.ledger import tables as report
+    from obligations.ledger import show_ledger
 
     nets = [load(target, settings) for target in targets if target not in files]
     derived = [found for found in map(derived_or_differences, nets) if found is not None]
@@ -62,7 +61,7 @@ def command(
     for i, ledger in enumerate(confirmed):
         if i:
             click.echo()
-        report.ledger(ledger)
+        show_ledger(ledger)
         sys.stdout.flush()
         ok = ok and ledger.ok
         ledgers.append(ledger.as_json())
@@ -73,10 +72,7 @@ def command(
         if html_file is not None:
             said = lean_files.summary(found)
             chapters.append(paging.file_chapter(found, said, net_of_files, allow_unknown))
-    if json_file is not None:
-        from obligations.writing import replace_file
-
-        replace_file(json_file, json.dumps(ledgers, indent=2, ensure_ascii=False) + "\n")
+    options.write_json(json_file, ledgers)
     if html_file is not None:
         paging.write(html_file, "check", chapters)
     return 0 if ok else 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -59,10 +58,7 @@ def command(
             paging.write(html_file, "diff", paging.chapters([a], settings))
         return 1
     found = diff.compare(left, load(b), statements_only=statements_only)
-    if json_file is not None:
-        from obligations.writing import replace_file
-
-        replace_file(json_file, json.dumps(found.as_json(), indent=2, ensure_ascii=False) + "\n")
+    options.write_json(json_file, found.as_json())
     if markdown:
         sys.stdout.write(diff.markdown(found))
     else:
@@ -91,30 +87,19 @@ def _generated(name: str, settings: dict[str, str]) -> Source | None:
 def _print(found: Comparison) -> None:
     """The table, then the pieces that differ."""
     from obligations import diff
-    from obligations.ledger import tables as report
+    from obligations.ledger import show
 
-    rows = []
-    for name, pair in zip(diff.short_names(found), found.pairs, strict=True):
-        places = ["" if p is None else f"{p[0]}:{p[1]}" for p in pair.places]
-        rows.append((name, pair.said, *places))
-    report.table(("declaration", "verdict", "A", "B"), rows)
-    for name, pair in diff.details(found):
-        click.echo(f"\n{name}")
-        for note in pair.notes:
-            click.echo(f"  {note}")
-        for d in pair.differences:
-            click.echo(f"  {d.note}:" if d.note else "  differs:")
-            for word, side in (("A", d.left), ("B", d.right)):
-                if side is None:
-                    click.echo(f"    {word}  nothing")
-                else:
-                    place = f"{side.line}:{side.column}"
-                    click.echo(f"    {word}  {place:8} " + _colour(side.text, word))
-        if pair.more:
-            click.echo(f"  and {pair.more} more")
+    pairs = diff.named(found)
+    show(diff.table(pairs))
+    for name, pair in pairs:
+        lines = list(diff.details(pair))
+        if lines:
+            click.echo(f"\n{name}")
+        for words, piece, side in lines:
+            click.echo(f"  {words}{_colour(piece, side)}")
     click.echo(f"\nA is {found.left}, B is {found.right}: {diff.summary(found)}")
 
 
 def _colour(text: str, word: str) -> str:
     # Click leaves the colour out where nobody looks.
-    return click.style(text, fg="red" if word == "A" else "green")
+    return click.style(text, fg="red" if word == "A" else "green") if text else ""

@@ -60,14 +60,14 @@ def _net(net: str, settings: dict[str, str], signatures: bool) -> int:
     from obligations.commands.generate_ import derived_or_differences
     from obligations.description import load
     from obligations.elaborate import net as elaborate
-    from obligations.ledger import tables as report
+    from obligations.ledger import working
     from obligations.ops import environment
     from obligations.statements import net_entries
 
     derived = derived_or_differences(load(net, settings))
     if derived is None:
         return 1
-    with report.working(f"Lean elaborates {derived.net.name}"):
+    with working(f"Lean elaborates {derived.net.name}"):
         found = elaborate.run(derived)
     if signatures:
         click.echo(elaborate.listing(found, environment(net_entries(derived.net))))
@@ -80,11 +80,11 @@ def _file(path: str, net: str | None, names: str | None, signatures: bool) -> in
     from obligations.confirm import NOTHING, load_names
     from obligations.elaborate import file as elaborate_file, net as elaborate
     from obligations.lean import load
-    from obligations.ledger import tables as report
+    from obligations.ledger import working
 
     source = load(path)
     known = NOTHING if names is None else load_names(names)
-    with report.working(f"Lean elaborates {path}"):
+    with working(f"Lean elaborates {path}"):
         found = elaborate_file.elaborate_file(source, net=net, names=known)
     if signatures:
         click.echo(elaborate.listing(found.report, found.names))
@@ -95,10 +95,10 @@ def _file(path: str, net: str | None, names: str | None, signatures: bool) -> in
 
 def _project(path: str, project: Path) -> int:
     from obligations.lean import as_error, load, run_project
-    from obligations.ledger import tables as report
+    from obligations.ledger import working
 
     source = load(path)
-    with report.working(f"lake elaborates {path}"):
+    with working(f"lake elaborates {path}"):
         messages = run_project(project, Path(path))
     errors = 0
     for message in messages:

@@ -78,31 +78,26 @@ def command(
 
 def derived_or_differences(net: Net) -> Derived | None:
     """The statements of a net, or nothing after telling where its conventions differ."""
-    from obligations.statements import derive, sections
-    from obligations.writing import differences
+    from obligations.statements import ConventionsDiffer, derive
 
-    parts = sections(net)
-    found = differences(net, parts)
-    if not found:
-        return derive(net, parts)
-    for difference in found:
-        click.echo(difference.render(net.source), err=True)
-    places = "1 place" if len(found) == 1 else f"{len(found)} places"
-    click.echo(f"{net.name}: the conventions differ from the forward in {places}", err=True)
-    return None
+    try:
+        return derive(net)
+    except ConventionsDiffer as error:
+        click.echo(error.render(), err=True)
+        return None
 
 
 def confirmed(derived: Derived, stream: IO[str], *, lean: bool) -> bool:
     """Whether every statement holds and none is refused by a Lean at hand; prints the ledger."""
     from obligations.confirm import confirm
-    from obligations.ledger import tables as report
+    from obligations.ledger import ELABORATED, show_ledger, working
 
-    with report.working(f"confirming {derived.net.name}") as progress:
+    with working(f"confirming {derived.net.name}") as progress:
         ledger = confirm(derived, progress=progress)
         progress("Lean")
         verdicts, told = elaborated(derived) if lean else ({}, "Lean: not asked (--no-lean)")
-    report.ledger(ledger, stream, lean=verdicts, told=told)
-    return ledger.ok and all(v == report.ELABORATED for v in verdicts.values())
+    show_ledger(ledger, stream, lean=verdicts, told=told)
+    return ledger.ok and all(v == ELABORATED for v in verdicts.values())
 
 
 def elaborated(derived: Derived) -> tuple[dict[str, str], str]:
@@ -112,18 +107,16 @@ def elaborated(derived: Derived) -> tuple[dict[str, str], str]:
     """
     from obligations.elaborate import net as elaborate
     from obligations.lean import LeanError
-    from obligations.ledger import tables as report
+    from obligations.ledger import ELABORATED
 
     try:
         found = elaborate.run(derived)
     except LeanError as error:
         return {}, f"Lean: not elaborated here ({error.message})"
-    verdicts = {
-        v.name: report.ELABORATED if v.fits else elaborate.describe(v) for v in found.verdicts
-    }
+    verdicts = {v.name: ELABORATED if v.fits else elaborate.describe(v) for v in found.verdicts}
     if found.faults:
         verdicts |= {name: "signature refused" for name, _ in found.faults}
-    count = sum(v == report.ELABORATED for v in verdicts.values())
+    count = sum(v == ELABORATED for v in verdicts.values())
     told = (
         f"Lean {found.lean}: {count} of {len(found.verdicts)} declarations elaborated against "
         f"{len(found.signatures)} signatures; proofs by tactics are not checked"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -53,12 +54,12 @@ def run(
     """Check files one by one and print what is found."""
     from obligations.confirm import NOTHING, check, load_names
     from obligations.lean import load
-    from obligations.ledger import tables as report
+    from obligations.ledger import working
 
     sources = [load(path) for path in paths]
     meanings = NOTHING if names is None else load_names(names)
     for source in sources:
-        with report.working(f"checking {source.name}") as progress:
+        with working(f"checking {source.name}") as progress:
             found = check(
                 source,
                 net=net,
@@ -67,34 +68,17 @@ def run(
                 only=batch.only,
                 progress=progress,
             )
-        show(found)
+        print_file(found)
         sys.stdout.flush()
         yield found
 
 
-def show(found: FileLedger) -> None:
+def print_file(found: FileLedger) -> None:
     """Print a row per declaration, then what is to be said of each, then the sum."""
-    from obligations.ledger import tables as report
+    from obligations.ledger import ledger_table, narrow, show
 
     ledger = found.ledger
-    columns = report.error_columns(ledger.rows)
-    wide = not report.is_terminal(sys.stdout) or report.width(sys.stdout) >= report.WIDE
-    rows = []
-    for row, place in zip(ledger.rows, found.places, strict=True):
-        errors = [report.number(row.errors.get(c)) for c in columns]
-        margin = report.number(row.margin)
-        if wide:
-            rows.append([str(place.line), row.name, row.kind, row.sizes, *errors, margin])
-        else:
-            rows.append([str(place.line), row.name, report.number(row.worst), margin])
-        rows[-1].append(row.verdict)
-    if wide:
-        headers = ["line", "declaration", "kind", "sizes", *columns, "margin", "verdict"]
-        numbers = {0, *range(4, 5 + len(columns))}
-    else:
-        headers = ["line", "declaration", "worst", "margin", "verdict"]
-        numbers = {0, 2, 3}
-    report.table(headers, rows, numbers=numbers)
+    show(ledger_table(found.lines(), narrow=narrow(sys.stdout), name="declaration"))
     for row, place in zip(ledger.rows, found.places, strict=True):
         if place.shown:
             click.echo(place.shown)
@@ -112,24 +96,13 @@ def show(found: FileLedger) -> None:
 
 def summary(found: FileLedger) -> str:
     """The file in a line."""
-    from obligations.ledger import BOUND, tables as report
+    from obligations.ledger import worst_of
 
     ledger = found.ledger
-    counts: dict[str, int] = {}
-    for row in ledger.rows:
-        counts[row.verdict] = counts.get(row.verdict, 0) + 1
-    said = ", ".join(f"{n} {_SAID.get(verdict, verdict)}" for verdict, n in counts.items())
-    worst = max((e for r in ledger.rows for e in r.errors.values()), default=0.0)
+    counts = Counter(row.verdict for row in ledger.rows)
+    said = ", ".join(f"{n} {verdict.counted}" for verdict, n in counts.items())
     net = f"names of {found.net}" if found.net else "no net's names"
     return (
         f"{ledger.net}: {said or 'no declarations, so that nothing was evaluated'}; "
-        f"worst error {report.number(worst) or '∞'}, "
-        f"bound {report.number(BOUND)}; {net}; {ledger.seconds:.1f} s"
+        f"{worst_of(ledger.rows)}; {net}; {ledger.seconds:.1f} s"
     )
-
-
-_SAID = {
-    "holds": "hold",
-    "fails": "fail",
-    "no statement": "without a statement",
-}

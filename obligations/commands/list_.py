@@ -1,5 +1,7 @@
 """``obligations list``."""
 
+from typing import Any
+
 import click
 
 
@@ -7,14 +9,17 @@ import click
 def command() -> int:
     """List the built-in nets and the options of each."""
     from obligations.description import load
-    from obligations.ledger import table
+    from obligations.ledger import Column, Table, show
+    from obligations.ops import precisions
     from obligations.resources import built_in_nets
 
-    rows = []
-    for name in built_in_nets():
-        net = load(name)
-        options = [f"precision={'|'.join(('switch', 'f32'))}"]
-        options += [f"{o.name}={'|'.join(o.values)}" for o in net.options]
-        rows.append((name, net.module, " ".join(options)))
-    table(("net", "module", "options, the default first"), rows)
+    settings = f"precision={'|'.join(precisions())}"
+    columns: tuple[Column[Any], ...] = (
+        Column("net", lambda x: x[0], role="name"),
+        Column("module", lambda x: x[1].module),
+        Column("options, the default first", lambda x: " ".join((settings, *x[2]))),
+    )
+    nets = [(name, load(name)) for name in built_in_nets()]
+    own = ([f"{o.name}={'|'.join(o.values)}" for o in net.options] for _, net in nets)
+    show(Table.of(columns, [(*x, options) for x, options in zip(nets, own, strict=True)]))
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,17 +11,6 @@ from obligations.commands import options
 
 if TYPE_CHECKING:
     from obligations.mutation import Outcome, Report
-
-_HEADERS = {
-    "made": "made",
-    "refused": "refused",
-    "compared": "comparison",
-    "numbers": "numbers",
-    "equivalent": "no effect",
-    "slots": "slots",
-    "unexplained": "unexplained",
-}
-"""What the columns of a report are called, in the order they are shown."""
 
 
 @click.command("mutate")
@@ -60,7 +48,7 @@ def command(
     options.writable(nets, json=json_file)
     from obligations.commands.generate_ import derived_or_differences
     from obligations.description import load
-    from obligations.ledger import tables as report
+    from obligations.ledger import working
     from obligations.mutation import mutants as mutate
 
     def wanted(fault: str) -> bool:
@@ -73,36 +61,28 @@ def command(
         if derived is None:
             ok = False
             continue
-        with report.working(f"breaking {derived.net.name}") as progress:
+        with working(f"breaking {derived.net.name}") as progress:
             result = mutate.run(derived.net, only=wanted, progress=progress)
         if not result.outcomes:
             raise click.BadParameter(f"no kind of fault has {' or '.join(faults)} in its name")
         if i:
             click.echo()
-        show(result, each=each)
+        print_report(result, each=each)
         ok = ok and result.ok
         found.append(result.as_json())
-    if json_file is not None:
-        from obligations.writing import replace_file
-
-        replace_file(json_file, json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    options.write_json(json_file, found)
     return 0 if ok else 1
 
 
-def show(result: Report, *, each: bool = False) -> None:
+def print_report(result: Report, *, each: bool = False) -> None:
     """The table of a report, the reasons of faults without effect, and what is not caught."""
-    from obligations.ledger import tables as report
+    from obligations.ledger import show
 
     if each:
         for outcome in result.outcomes:
             click.echo(_line(outcome))
         click.echo()
-    table = result.table()
-    rows = [(fault, *(str(row[c]) for c in _HEADERS)) for fault, row in table.items()]
-    totals = [sum(row[c] for row in table.values()) for c in _HEADERS]
-    rows.append(("total", *map(str, totals)))
-    headers = (result.net, *_HEADERS.values())
-    report.table(headers, rows, numbers=range(1, len(headers)), total=True)
+    show(result.shown())
     reasons = result.reasons()
     if reasons:
         click.echo("\nno effect, because")
@@ -115,10 +95,11 @@ def show(result: Report, *, each: bool = False) -> None:
     ):
         for outcome in outcomes:
             click.echo(f"\n{words}\n  {_line(outcome)}")
-    made, refused = totals[0], totals[1]
+    total = result.totals()
     click.echo(
-        f"\n{result.net}: {made} faults, {refused} refused as input, {totals[3]} shown by numbers "
-        f"alone, {totals[4]} without effect, {totals[6]} unexplained; {result.seconds:.1f} s"
+        f"\n{result.net}: {total['made']} faults, {total['refused']} refused as input, "
+        f"{total['numbers']} shown by numbers alone, {total['equivalent']} without effect, "
+        f"{total['unexplained']} unexplained; {result.seconds:.1f} s"
     )
 
 

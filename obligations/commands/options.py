@@ -67,6 +67,15 @@ def writable(inputs: Iterable[str], **outputs: Path | None) -> None:
             taken[at] = f"{path}, which --{option} writes"
 
 
+def write_json(path: Path | None, found: object) -> None:
+    """Write what was found to a file, if there is one to write."""
+    if path is not None:
+        from obligations.ledger import plain
+        from obligations.writing import replace_file
+
+        replace_file(path, plain.text(found))
+
+
 def once(targets: Sequence[str]) -> tuple[str, ...]:
     """The targets without repeats, also of one file under two paths; says which were left out."""
     out: dict[str, str] = {}
@@ -90,5 +99,8 @@ def _place(name: str) -> str:
 
 def not_default(found: Net) -> list[str]:
     """The settings of a net that are not at their defaults, as ``key=value``."""
-    defaults = {o.name: o.values[0] for o in found.options} | {"precision": "switch"}
+    from obligations.ops import precisions
+
+    defaults = {o.name: o.values[0] for o in found.options}
+    defaults["precision"] = next(iter(precisions()))
     return [f"{k}={v}" for k, v in found.settings.items() if v != defaults.get(k, v)]

@@ -40,8 +40,7 @@ def chapters(
     """
     from obligations.description import load
     from obligations.show import net_chapter
-    from obligations.statements import sections
-    from obligations.writing import differences
+    from obligations.statements import differences, sections
 
     given = list(ledgers)
     paths = [target for target in targets if not target.endswith(".lean")]

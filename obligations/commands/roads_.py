@@ -1,6 +1,6 @@
 """``obligations roads``."""
 
-from __future__ import annotations
+from typing import Any
 
 import click
 
@@ -21,19 +21,20 @@ def command(seeds: int) -> int:
     error is the worst of all kernels and samples, relative to the largest entry.
     """
     from obligations.confirm import measure
-    from obligations.ledger import BOUND, tables as report
+    from obligations.ledger import BOUND, Column, Table, show, working
 
-    with report.working("every operation of the table"):
+    with working("every operation of the table"):
         lines = measure(seeds=range(seeds))
+
     errors = [line.errors.get(("formula", "complex step")) for line in lines]
-    report.table(
-        ("operation", "gradient", "worst relative error", "at"),
-        [
-            (x.operation, x.gradient, "not emitted" if e is None else f"{e:.1e}", x.sizes)
-            for x, e in zip(lines, errors, strict=True)
-        ],
-        numbers=(2,),
+    said = ["not emitted" if e is None else f"{e:.1e}" for e in errors]
+    columns: tuple[Column[Any], ...] = (
+        Column("operation", lambda x: x[0].operation, role="name"),
+        Column("gradient", lambda x: x[0].gradient),
+        Column("worst relative error", lambda x: x[1], role="number"),
+        Column("at", lambda x: x[0].sizes),
     )
+    show(Table.of(columns, zip(lines, said, strict=True)))
     worst = max(e for e in errors if e is not None)
     missing = errors.count(None)
     click.echo(

@@ -1,7 +1,7 @@
 """What the module texts say beyond one device and one precision, as obligations of their own.
 
 Synchronised BatchNorm over replicas, bfloat16 weight nodes, dropout's input-gradient, and the
-smoothed loss at targets of every kind. Each claim comes with its contrast: the change under
+loss row at data of further sorts. Each claim comes with its contrast: the change under
 which it must fail, shown to fail.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from obligations.confirm.block import scope_of
 from obligations.confirm.whole import NetCheck
 from obligations.ledger import BOUND, Row, Verdict
-from obligations.ops import Array, names as table_names, operations
+from obligations.ops import SEED, Array, Loss, names as table_names, operations
 from obligations.shadow import (
     Case,
     Evaluator,
@@ -60,14 +60,14 @@ def _worst(found: list[Row]) -> list[Row]:
     out: dict[str, Row] = {}
     for row in found:
         old = out.get(row.name)
-        bad = old is None or (old.verdict == "holds" and row.verdict != "holds")
-        if bad or (old is not None and old.verdict == row.verdict and row.worst > old.worst):
+        bad = old is None or (old.verdict.good and not row.verdict.good)
+        if bad or (old and old.verdict == row.verdict and (row.worst or 0) > (old.worst or 0)):
             out[row.name] = row
     return list(out.values())
 
 
 def _claim(name: str, sizes: str, error: float, note: str = "") -> Row:
-    verdict: Verdict = "holds" if error <= BOUND else "fails"
+    verdict = Verdict.HOLDS if error <= BOUND else Verdict.FAILS
     return Row(
         name,
         "beyond one device",
@@ -81,7 +81,7 @@ def _claim(name: str, sizes: str, error: float, note: str = "") -> Row:
 
 def _contrast(name: str, sizes: str, error: float, without: str) -> Row:
     """A row that holds if the changed statement is wrong by more than :data:`CONTRAST`."""
-    verdict: Verdict = "holds" if error > CONTRAST else "fails"
+    verdict = Verdict.HOLDS if error > CONTRAST else Verdict.FAILS
     return Row(
         name, "contrast", sizes, {}, None, verdict, (f"{without}: off by {error:.2g}, as it must",)
     )
@@ -101,32 +101,40 @@ def _alone(parts: list[Array]) -> list[Array]:
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """One replica's share of the examples and of the target."""
+    """One replica's share of the examples, and what its loss takes."""
 
     x: Array
-    target: Array
+    given: Mapping[str, Array]
 
 
-def replicas(point: NetPoint) -> list[Replica]:
-    """The examples of a point, dealt out in order."""
-    xs = np.split(point.x.reshape(point.batch, -1), REPLICAS)
-    ts = np.split(point.target.reshape(point.batch, -1), REPLICAS)
-    return [Replica(x.reshape(1, -1), t.reshape(1, -1)) for x, t in zip(xs, ts, strict=True)]
+def replicas(point: NetPoint, loss: Loss, own: Mapping[str, Array]) -> list[Replica]:
+    """The examples of a point, dealt out in order; ``own`` in the place of constants."""
+    xs = _dealt(point, point.x)
+    data = {g.name: _dealt(point, point.given[g.name]) for g in loss.data}
+    return [
+        Replica(x, {**point.given, **own, **{name: parts[i] for name, parts in data.items()}})
+        for i, x in enumerate(xs)
+    ]
+
+
+def _dealt(point: NetPoint, rows: Array) -> list[Array]:
+    parts = np.split(rows.reshape(point.batch, -1), REPLICAS)
+    return [part.reshape(1, -1) for part in parts]
 
 
 def replica_gradients(
     check: NetCheck,
     point: NetPoint,
-    divisor: float,
+    own: Mapping[str, Array],
     exchange: Callable[[list[Array]], list[Array]],
 ) -> list[dict[tuple[str, ...], Array]]:
     """Every replica's gradient nodes, forward and backward run on its own examples.
 
-    The loss cotangent is the smoothed one with ``divisor`` for ``B``; ``exchange`` is what the
-    replicas share.
+    The cotangent is the loss's, with ``own`` in the place of constants; ``exchange`` is what
+    the replicas share.
     """
     whole, net = check.whole, check.derived.net
-    parts = replicas(point)
+    parts = replicas(point, net.loss, own)
     n = point.batch // REPLICAS
     states: list[list[tuple[Case, dict[str, Array]]]] = [[] for _ in parts]
     xs = [p.x for p in parts]
@@ -136,21 +144,14 @@ def replica_gradients(
         for state, case, found in zip(states, cases, values, strict=True):
             state.append((case, found))
         xs = [v[c.fwd.output] for c, v in zip(cases, values, strict=True)]
-    loss = table_names()["smoothedLossCotGraph"].value
-    assert loss is not None
-    strings = [""] * 5
-    b = np.array([[divisor]])
-    dys = [
-        np.asarray(loss(n, point.classes, point.alpha, b, *strings, z, p.target))
-        for z, p in zip(xs, parts, strict=True)
-    ]
+    dys = [net.loss.gradient(n, point.classes, p.given, z) for z, p in zip(xs, parts, strict=True)]
     out: list[dict[tuple[str, ...], Array]] = [{} for _ in parts]
     for index in reversed(range(len(whole.stops))):
         stop = whole.stops[index]
         at = [state[index] for state in states]
-        dys, own = _back_together(at, dys, exchange)
+        dys, nodes = _back_together(at, dys, exchange)
         block, _ = net.block_of(stop.kind)
-        for replica, grads in zip(out, own, strict=True):
+        for replica, grads in zip(out, nodes, strict=True):
             for (lean, weight_field), node in grads.items():
                 path = (stop.field, lean) if block.record is not None else (weight_field,)
                 replica[path] = node
@@ -227,7 +228,7 @@ def _back_together(
 def global_nodes(
     check: NetCheck, point: NetPoint
 ) -> dict[tuple[str, ...], tuple[Array, Array, Leaf]]:
-    """The printed capstone's nodes at the whole batch, with the smoothed loss cotangent."""
+    """The printed capstone's nodes at the whole batch, with the cotangent of the loss."""
     net = check.derived.net
     capstone = next(o for o in check.derived.obligations if o.kind == "capstone")
     constant = check.env.find(capstone.name)
@@ -235,13 +236,7 @@ def global_nodes(
     values = check.bindings(point, False)
     options = point.options
     logits = check.whole.remembered(point.batch, point.classes, point.weights, point.x, options)[-1]
-    loss = table_names()["smoothedLossCotGraph"].value
-    assert loss is not None
-    values["g"] = np.asarray(
-        loss(
-            point.batch, point.classes, point.alpha, point.divisor, *[""] * 5, logits, point.target
-        )
-    )
+    values[SEED] = net.loss.gradient(point.batch, point.classes, point.given, logits)
     evaluator = Evaluator(check.env, net_values(net, check.env, check.whole))
     out = {}
     for leaf in leaves(evaluator, constant.type, scope_of(constant, values)):
@@ -268,23 +263,36 @@ def _replica_rows(derived: Derived, check: NetCheck, rng: np.random.Generator) -
     # Enough examples a replica that statistics without the exchange are still defined.
     point = sample_net(check.whole, rng, batch=3 * REPLICAS)
     wanted = global_nodes(check, point)
-    whole_divisor = float(point.divisor[0, 0])
-    own_divisor = whole_divisor / REPLICAS
+    divisor = derived.net.loss.divisor
+    own = {divisor: point.given[divisor] / REPLICAS} if divisor else {}
     sizes = f"R={REPLICAS} N={point.batch // REPLICAS}"
-    shared, at = _deviation(replica_gradients(check, point, own_divisor, _all_reduce), wanted)
-    apart, _ = _deviation(replica_gradients(check, point, own_divisor, _alone), wanted)
-    divided, _ = _deviation(replica_gradients(check, point, whole_divisor, _all_reduce), wanted)
-    name = "synchronised BatchNorm"
-    return [
+    shared, at = _deviation(replica_gradients(check, point, own, _all_reduce), wanted)
+    apart, _ = _deviation(replica_gradients(check, point, own, _alone), wanted)
+    operations = (
+        s.operation
+        for x in derived.sections.values()
+        for f in x.forwards.values()
+        for s in f.sites.values()
+    )
+    together = {op.noun for op in operations if op.synchronised is not None}
+    name = f"synchronised {' and '.join(sorted(together))}" if together else "replicas"
+    found = [
         _claim(
             f"{name}: mean over replicas is the node at N := R·N",
             sizes,
             shared,
             f"{len(wanted)} tensors" + (f", worst at {at}" if at else ""),
         ),
-        _contrast(f"{name} without the exchange", sizes, apart, "each replica's own statistics"),
-        _contrast(f"{name}, a replica dividing by R·B", sizes, divided, "divisor R·B on a replica"),
     ]
+    if together:
+        without = "each replica's own statistics"
+        found.append(_contrast(f"{name} without the exchange", sizes, apart, without))
+    if divisor:
+        divided, _ = _deviation(replica_gradients(check, point, {}, _all_reduce), wanted)
+        by = f"R·{divisor}"
+        title, without = f"{name}, a replica dividing by {by}", f"divisor {by} on a replica"
+        found.append(_contrast(title, sizes, divided, without))
+    return found
 
 
 # -- bfloat16 ----------------------------------------------------------------------------------
@@ -344,7 +352,7 @@ def _bf16_rows(check: NetCheck, rng: np.random.Generator) -> list[Row]:
 
 def _measured(name: str, sizes: str, deviation: float) -> Row:
     """A deviation that is reported, and that must be there: rounding has an effect."""
-    verdict: Verdict = "holds" if 0.0 < deviation < 0.05 else "fails"
+    verdict = Verdict.HOLDS if 0.0 < deviation < 0.05 else Verdict.FAILS
     return Row(name, "measured", sizes, {}, None, verdict, (f"largest deviation {deviation:.2g}",))
 
 
@@ -393,29 +401,21 @@ def _dropout_row(rng: np.random.Generator) -> Row:
 
 
 def _loss_rows(check: NetCheck, rng: np.random.Generator) -> list[Row]:
-    """The loss row at one-hot and mixed targets, and at one that does not sum to 1."""
-    loss = next(o for o in check.derived.obligations if o.kind == "loss")
+    """What the loss says of its row at data of further sorts."""
+    net = check.derived.net
+    if net.loss.claims is None:
+        return []
+    row = next(o for o in check.derived.obligations if o.kind == "loss")
     point = sample_net(check.whole, rng)
-    classes = point.classes
-    hot = np.eye(classes)[rng.integers(classes, size=point.batch)]
-    other = np.eye(classes)[rng.integers(classes, size=point.batch)]
-    share = rng.uniform(0.2, 0.8, (point.batch, 1))
-    mixed = share * hot + (1 - share) * other
-    off = hot * rng.uniform(1.3, 1.9, (point.batch, 1))
-    sizes = f"N={point.batch} {check.derived.net.classes}={classes}"
-
-    def error(target: Array) -> float:
-        at = replace(point, target=target.reshape(1, -1))
-        left, right = check.loss_sides(loss, at)
-        return relative_error(left, right)
-
-    return [
-        _claim("the loss row at one-hot targets", sizes, error(hot)),
-        _claim("the loss row at mixed targets", sizes, error(mixed)),
-        _contrast(
-            "the loss row at a target that does not sum to 1",
-            sizes,
-            error(off),
-            "targets of sum > 1",
-        ),
-    ]
+    sizes = f"N={point.batch} {net.classes}={point.classes}"
+    found = []
+    for claim in net.loss.claims(rng, point.batch, point.classes):
+        at = replace(point, given={**point.given, **claim.data})
+        error = relative_error(*check.loss_sides(row, at))
+        name = f"the loss row at {claim.at}"
+        found.append(
+            _contrast(name, sizes, error, claim.without)
+            if claim.without
+            else _claim(name, sizes, error)
+        )
+    return found

@@ -21,8 +21,8 @@ from obligations.confirm.slots import (
 from obligations.confirm.tally import Tally, guarded, where
 from obligations.description import Net
 from obligations.lean import Constant, Environment, elaborate_declaration
-from obligations.ledger import BOUND, Zero
-from obligations.ops import FLAG, LOSS_STRINGS, STRINGS, Array
+from obligations.ledger import BOUND, Verdict, Zero
+from obligations.ops import FLAG, STRINGS, Array
 from obligations.shadow import (
     Evaluator,
     Leaf,
@@ -62,7 +62,7 @@ def bindings(net: Net, section: Section, point: Point, flag: bool) -> dict[str, 
     out[block.input] = case.x
     out[block.incoming] = point.dy
     out |= case.options
-    out |= {x: x for x in (*STRINGS, *LOSS_STRINGS)}
+    out |= {x: x for x in (*STRINGS, *net.loss.strings)}
     out[FLAG] = flag
     return out
 
@@ -236,7 +236,7 @@ class BlockCheck:
         fwd = self.section.forwards[at.point.kind.name]
         term = constant.type if constant.body is None else constant.body
         for note in misplaced(term, self.env, fwd, obligation.roles):
-            tally.worse("fails", note)
+            tally.worse(Verdict.FAILS, note)
 
     def rendered(self, site: str) -> Constant | None:
         """The render's chain at a site whose definition is the certificate's backward.
@@ -286,7 +286,7 @@ class BlockCheck:
                 count = seen.get(p.lean, 0)
                 if p.trained and count != 1:
                     times = "no clause" if count == 0 else f"{count} clauses"
-                    tally.worse("incomplete", f"{p.lean} has {times}")
+                    tally.worse(Verdict.INCOMPLETE, f"{p.lean} has {times}")
 
     def clause(
         self,
@@ -310,7 +310,7 @@ class BlockCheck:
         )
         if owner is None or name not in case.parameters:
             self._statement(name, leaf, evaluator, tally)
-            tally.worse("incomplete", f"{name} is no parameter of the block")
+            tally.worse(Verdict.INCOMPLETE, f"{name} is no parameter of the block")
             return
         cot, right = read_cotangent(evaluator, leaf), at.site(owner.site)
         if cot.shape != right.shape:
@@ -334,7 +334,7 @@ class BlockCheck:
         if max(read, meant, stated) <= BOUND:
             note = self._slots(name, leaf, at, evaluator, flag)
             if note is not None:
-                tally.worse("fails", f"{name}: {note}")
+                tally.worse(Verdict.FAILS, f"{name}: {note}")
 
     def _statement(self, name: str, leaf: Leaf, evaluator: Evaluator, tally: Tally) -> float:
         worst = 0.0

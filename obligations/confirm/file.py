@@ -23,7 +23,7 @@ from obligations.confirm import premises
 from obligations.confirm.narrowing import narrowed
 from obligations.confirm.net import evaluate
 from obligations.confirm.placing import Member, Placer, calls, head, size_roles, ties
-from obligations.confirm.tally import NUMERIC, Progress
+from obligations.confirm.tally import Progress, Tally, guarded
 from obligations.confirm.user_names import NOTHING, UserNames
 from obligations.confirm.whole import NetCheck
 from obligations.description import Net
@@ -52,8 +52,8 @@ from obligations.lean import (
     telescope,
     unproved,
 )
-from obligations.ledger import BOUND, Ledger, Row, Verdict, Zero
-from obligations.ops import FLAG, Entry, library
+from obligations.ledger import Ledger, Line, Row, Verdict, Zero
+from obligations.ops import FLAG, Entry, library, precisions
 from obligations.shadow import Evaluator, Propositions, WholeNet, net_values
 from obligations.statements import (
     Derived,
@@ -63,14 +63,10 @@ from obligations.statements import (
     derive,
     narrow,
     net_entries,
-    sections,
 )
 
 STATING = THEOREMS | ASSUMED | DEFINITIONS - {"instance"}
 """Kinds of declarations with a statement or a value to evaluate."""
-
-BAD: frozenset[Verdict] = frozenset(["fails", "not the gradient", "incomplete"])
-"""Verdicts that speak against a file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +101,10 @@ class FileLedger:
 
     def ok(self, *, allow_unknown: bool = False) -> bool:
         """Whether nothing speaks against the file, and there is something that speaks for it."""
-        refused = BAD if allow_unknown else BAD | {"not evaluable"}
-        verdicts = [r.verdict for r in self.ledger.rows]
-        return bool(verdicts) and not any(v in refused for v in verdicts)
+        judged = [r.verdict.judged(allow_unknown=allow_unknown) for r in self.ledger.rows]
+        return bool(judged) and False not in judged
 
-    def as_json(self, *, allow_unknown: bool = False) -> dict[str, Any]:
+    def as_json(self, *, allow_unknown: bool = False) -> Any:
         """Plain data, for ``--json``."""
         out = self.ledger.as_json()
         out["file"] = self.ledger.net
@@ -118,6 +113,10 @@ class FileLedger:
         for row, place, about in zip(out["rows"], self.places, self.about, strict=True):
             row |= {"line": place.line, "column": place.column, "about": about or None}
         return out
+
+    def lines(self) -> list[Line]:
+        """The rows as tables show them."""
+        return [Line(r, p.line) for r, p in zip(self.ledger.rows, self.places, strict=True)]
 
 
 # -- the names of a file -----------------------------------------------------------------------
@@ -201,18 +200,18 @@ class _Reading:
         try:
             constant = self.env.declare(key, stated.binders, stated.type, stated.value)
         except UnknownName as error:
-            self.refused[key] = ("not evaluable", self.unknown(error, d.scope), error.span)
+            self.refused[key] = (Verdict.NOT_EVALUABLE, self.unknown(error, d.scope), error.span)
         except OutsideFragment as error:
-            self.refused[key] = ("not evaluable", error.message, error.span)
+            self.refused[key] = (Verdict.NOT_EVALUABLE, error.message, error.span)
         except ElabError as error:
             # Without a place, it is an implicit argument that only Lean can find.
-            verdict: Verdict = "not evaluable" if error.span is None else "fails"
+            verdict = Verdict.NOT_EVALUABLE if error.span is None else Verdict.FAILS
             words = error.message + (f" ({error.hint})" if error.hint else "")
             self.refused[key] = (verdict, f"does not fit: {words}", error.span)
         except ObligationsError as error:
-            self.refused[key] = ("not evaluable", error.message, None)
+            self.refused[key] = (Verdict.NOT_EVALUABLE, error.message, None)
         except RecursionError:
-            self.refused[key] = ("not evaluable", "nested too deeply", None)
+            self.refused[key] = (Verdict.NOT_EVALUABLE, "nested too deeply", None)
         else:
             self.members[key] = Member(constant, stated, theorem)
         finally:
@@ -281,7 +280,8 @@ def _words(source: Source) -> set[str]:
 def settings_of(net: Net, source: Source) -> dict[str, str]:
     """The settings under which a net's statements have a file's form."""
     used = _words(source)
-    out = {"precision": "switch" if FLAG in used else "f32"}
+    fits = (p.word for p in precisions().values() if p.switched == (FLAG in used))
+    out = {"precision": next(fits)}
     for option in net.options:
         variant = net.forward.variants.get(option.name)
         present = variant in used or option.binder in used
@@ -344,7 +344,8 @@ def described(net: str | None, source: Source) -> Derived | None:
     if found is None:
         return None
     at = load(found, settings_of(load(found), source))
-    return derive(at, sections(at))
+    # The file is held against the forward, whatever the render says.
+    return derive(at, allow=True)
 
 
 @dataclass(slots=True)
@@ -386,14 +387,14 @@ class _File:
                 key = f"{d.kind} at line {d.place.span.line}"
             declarations.append((key, d))
             if gives_instance(d):
-                reading.refused[key] = ("not evaluable", INSTANCE, None)
+                reading.refused[key] = (Verdict.NOT_EVALUABLE, INSTANCE, None)
                 continue
             if d.kind not in STATING:
                 skipped[key] = f"a declaration of this kind ({d.kind}) states nothing to evaluate"
                 continue
             stated = stated_by(key, d)
             if isinstance(stated, str):
-                reading.refused[key] = ("not evaluable", stated, None)
+                reading.refused[key] = (Verdict.NOT_EVALUABLE, stated, None)
                 continue
             reading.declare(key, d, stated, d.kind in THEOREMS or d.kind in ASSUMED)
         unread = rewriting(file)
@@ -438,8 +439,8 @@ class _File:
                 continue
             if self.narrow is not None and not obligation.block and name in self.narrow.refused:
                 _, message, _ = self.narrow.refused[name]
-                self.rows[name] = Row(
-                    name, obligation.kind, "", {}, None, "not evaluable", (f"narrowed, {message}",)
+                self.rows[name] = Row.without_numbers(
+                    name, obligation.kind, Verdict.NOT_EVALUABLE, f"narrowed, {message}"
                 )
             else:
                 evaluated.append(obligation)
@@ -463,9 +464,9 @@ class _File:
         notes = premises.unmet(
             obligation, env, net_check, seeds[0], meanings.predicate, self.names.values
         )
-        if not notes or row.verdict != "holds":
+        if not notes or not row.verdict.good:
             return row
-        return replace(row, verdict="not evaluable", notes=(*notes, *row.notes))
+        return replace(row, verdict=Verdict.NOT_EVALUABLE, notes=(*notes, *row.notes))
 
     def _threaded(self, derived: Derived) -> bool:
         """Whether the capstone's cotangent is that of the loss, or any one it is given."""
@@ -494,7 +495,7 @@ class _File:
                 try:
                     stated = narrowed(stated, env, by, roles)
                 except ObligationsError as error:
-                    out.refused[key] = ("not evaluable", error.message, None)
+                    out.refused[key] = (Verdict.NOT_EVALUABLE, error.message, None)
                     continue
                 finally:
                     env.scope = None
@@ -516,52 +517,44 @@ class _File:
     def _unplaced(self, key: str, seeds: tuple[int, ...]) -> Row:
         """A declaration that belongs to no block: a statement at samples, or only a definition."""
         if key in self.skipped:
-            return Row(key, "", "", {}, None, "no statement", ())
+            return Row.without_numbers(key, "", Verdict.NO_STATEMENT)
         if key in self.reading.refused:
             refused, note, _ = self.reading.refused[key]
-            return Row(key, "", "", {}, None, refused, (note,))
+            return Row.without_numbers(key, "", refused, note)
         member = self.reading.members[key]
         prop = not member.theorem and head(member.constant.type) == "Prop"
         bundle = prop and ties(self.reading.env, member.term) is not None
         placer = self.placer if (prop or member.theorem) and not bundle else None
         if placer is not None and placer.about_weights(member) and placer.mentions_nodes(member):
             note = "it is no conjunction of gradient nodes: its intent cannot be evaluated"
-            return Row(key, "statement", "", {}, None, "not evaluable", (note,))
+            return Row.without_numbers(key, "statement", Verdict.NOT_EVALUABLE, note)
         if not member.theorem and not bundle:
             note = "no block was found for it: what it is meant to be was not evaluated"
             notes_ = () if prop else (note,)
-            return Row(key, "definition", "", {}, None, "no statement", notes_)
+            return Row.without_numbers(key, "definition", Verdict.NO_STATEMENT, *notes_)
         notes: list[str] = []
         if bundle or (placer is not None and placer.about_weights(member)):
             notes.append("no block was found for it: the intent was not evaluated")
-        errors: dict[str, float] = {}
-        sizes: dict[str, None] = {}
-        try:
+        tally = Tally(notes=dict.fromkeys(notes))
+
+        def evaluate() -> None:
             with np.errstate(all="ignore"):
                 for seed in seeds:
-                    self._sampled(member, seed, errors, sizes, notes)
-        except ObligationsError as error:
-            return Row(key, "statement", "", {}, None, "not evaluable", (error.message,))
-        except NUMERIC as error:
-            note = f"its values do not fit together: {error}"
-            return Row(key, "statement", "", {}, None, "not evaluable", (note,))
-        except RecursionError:
-            return Row(key, "statement", "", {}, None, "not evaluable", ("nested too deeply",))
-        verdict: Verdict = "holds" if errors and max(errors.values()) <= BOUND else "fails"
-        if not errors:
-            verdict = "not evaluable"
-            notes.append("no premise of it holds at any sample")
-        kind = "bundle" if bundle else "statement"
-        return Row(key, kind, ", ".join(sizes), errors, None, verdict, tuple(dict.fromkeys(notes)))
+                    self._sampled(member, seed, tally)
 
-    def _sampled(
-        self,
-        member: Member,
-        seed: int,
-        errors: dict[str, float],
-        sizes: dict[str, None],
-        notes: list[str],
-    ) -> None:
+        guarded(tally, evaluate, tolerant=True)
+        if not tally.verdict.good:
+            why = [note for note in tally.notes if note not in notes]
+            return Row.without_numbers(key, "statement", tally.verdict, why[-1])
+        verdict = Verdict.FAILS if tally.over() else Verdict.HOLDS
+        if not tally.errors:
+            verdict = Verdict.NOT_EVALUABLE
+            tally.notes["no premise of it holds at any sample"] = None
+        kind = "bundle" if bundle else "statement"
+        sizes = ", ".join(list(tally.sizes)[:3])
+        return Row(key, kind, sizes, tally.errors, None, verdict, tuple(tally.notes))
+
+    def _sampled(self, member: Member, seed: int, tally: Tally) -> None:
         reading = self.reading
         values: dict[str, Callable[..., Any]] = {}
         whole = None
@@ -585,13 +578,9 @@ class _File:
             for scope in propositions.samples(member.constant):
                 at = _sizes_text(member.constant, scope)
                 for found in propositions.findings(member.term, scope):
-                    sizes[at] = None
-                    errors["statement"] = max(errors.get("statement", 0.0), found.error)
-                    if not found.error <= BOUND and len(notes) < 4:
-                        notes.append(f"at {at}: {found.text}" if at else found.text)
-            if len(sizes) > 3:
-                for extra in list(sizes)[3:]:
-                    del sizes[extra]
+                    tally.sizes[at] = None
+                    said = f"at {at}: {found.text}" if at else found.text
+                    tally.add("statement", found.error, said if len(tally.notes) < 4 else "")
 
     # -- telling ---------------------------------------------------------------------------
 
@@ -603,9 +592,9 @@ class _File:
             obligation = self.obligations.get(key)
             said = "" if obligation is None else _about(obligation)
             row = self.rows[key]
-            if row.verdict == "holds" and d.at.start > changed:
+            if row.verdict.good and d.at.start > changed:
                 note = f"it stands after {said_by}, which may change what it says"
-                row = replace(row, verdict="not evaluable", notes=(note, *row.notes))
+                row = replace(row, verdict=Verdict.NOT_EVALUABLE, notes=(note, *row.notes))
             if unproved(d):
                 row = replace(row, notes=(*row.notes, "its proof has sorry in it"))
             found.append((d.at.start, row, self._place(key, d), said))
@@ -645,7 +634,7 @@ class _File:
                 f"the file uses names of {net.name} and of {other} ({shown}): split it, or choose "
                 "one with --net; what uses the other's names was not evaluated"
             )
-            row = Row("two nets", "file", "", {}, None, "not evaluable", (note,))
+            row = Row.without_numbers("two nets", "file", Verdict.NOT_EVALUABLE, note)
             yield 0, row, Place(1, 1), ""
         if self.partial:
             return
@@ -662,7 +651,7 @@ class _File:
         missing = sorted(wanted - {k for o in bundles for k in o.kinds})
         notes = (note, *([f"no bundle is there of {', '.join(missing)}"] if missing else []))
         text = self.source.text
-        row = Row("whole net", "capstone", "", {}, None, "incomplete", notes)
+        row = Row.without_numbers("whole net", "capstone", Verdict.INCOMPLETE, *notes)
         yield len(text), row, Place(text.rstrip().count("\n") + 1, 1), "the whole net"
 
     def _place(self, key: str, d: FileDeclaration) -> Place:
@@ -693,7 +682,7 @@ def _unread(command: Command) -> Row:
         note = INSTANCE
     else:
         note = f"what this {command.kind} makes of the text after it is not followed"
-    return Row(_called(command), "command", "", {}, None, "not evaluable", (note,))
+    return Row.without_numbers(_called(command), "command", Verdict.NOT_EVALUABLE, note)
 
 
 def _about(obligation: Obligation) -> str:

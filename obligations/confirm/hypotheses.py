@@ -14,7 +14,7 @@ import numpy as np
 
 from obligations.confirm.block import bindings, scope_of
 from obligations.lean import Environment
-from obligations.ledger import BOUND, Row
+from obligations.ledger import BOUND, Row, Verdict
 from obligations.ops import Array
 from obligations.shadow import (
     STEP,
@@ -74,7 +74,7 @@ def _row(tie: Tie, what: str, good: bool, note: str) -> Row:
         tie.point.kind.name,
         {},
         tie.point.margins.worst,
-        "holds" if good else "fails",
+        Verdict.HOLDS if good else Verdict.FAILS,
         (note,),
     )
 

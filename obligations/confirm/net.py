@@ -21,17 +21,6 @@ from obligations.lean import Environment
 from obligations.ledger import Ledger, Zero
 from obligations.statements import Derived, Obligation, typed_environment
 
-# -- one row -----------------------------------------------------------------------------------
-
-
-# -- library steps -----------------------------------------------------------------------------
-
-
-# -- the whole net -----------------------------------------------------------------------------
-
-
-# -- all of it ---------------------------------------------------------------------------------
-
 
 def evaluate(
     derived: Derived,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 
 from obligations.description import Block, Kind
 from obligations.errors import ObligationsError
@@ -27,12 +28,19 @@ from obligations.lean import (
     Typed,
     elaborate_declaration,
     nat_value,
+    parse_term,
     parts,
     resolve,
     syntax as s,
     type_of,
 )
-from obligations.ops import FLAG, STRINGS, definitions as file_definitions, names as table_names
+from obligations.ops import (
+    FLAG,
+    SEED,
+    STRINGS,
+    definitions as file_definitions,
+    names as table_names,
+)
 from obligations.shadow import Evaluator, Leaf, gradient_node, leaves
 from obligations.statements import Derived, Deriver, Obligation, ObligationKind, Section
 
@@ -476,7 +484,7 @@ class Placer:
             return self._obligation(member, "capstone", roles=found)
         equation = isinstance(member.term, Op) and member.term.op == "="
         named = {c.name for c in calls(member.term)}
-        if equation and {"smoothedLossCotGraph", "pdiv"} <= named:
+        if equation and named.issuperset(self.derived.net.loss.marks):
             return self._obligation(member, "loss", roles=found)
         return None
 
@@ -495,8 +503,9 @@ class Placer:
         stated = {o.kind: o for o in self.derived.obligations if o.kind in ("capstone", "loss")}
         names = {n for o in stated.values() for b in o.declaration.binders for n in b.names}
         out = {v.name: v.name for v in own if v.name in names}
-        reals = [v for v in own if head(v.type) == "ℝ"]
-        out |= _in_order(reals, ("α", "B"), out)
+        for type_, some in groupby(net.loss.constants, lambda g: g.type):
+            alike = [v for v in own if head(v.type) == type_]
+            out |= _in_order(alike, tuple(g.name for g in some), out)
         out |= _in_order([v for v in own if head(v.type) == net.record], ("w",), out)
         out |= _in_order([v for v in own if head(v.type) == "Bool"], (FLAG,), out)
         sizes = [v for v in own if head(v.type) == "Nat"]
@@ -511,7 +520,9 @@ class Placer:
                 bound = unlet(index.args[0]) if isinstance(index, Call) else None
                 out[v.name] = "j" if bound is classes else "n"
             elif head(v.type) == "Vec" and v.name not in out:
-                out[v.name] = _vector_role(v, classes, net.input)
+                takes = {**{g.name: g.type for g in net.loss.data}, SEED: "Vec (N * K)"}
+                fits = (n for n, t in takes.items() if _shaped(v.type, parse_term(t), classes))
+                out[v.name] = next(fits, net.input)
         options = tuple(o.binder for o in net.options)
         out |= _in_order([v for v in own if head(v.type) == "Option"], options, out)
         return out
@@ -686,17 +697,25 @@ def _in_order(
     return {v.name: name for v, name in zip(mine, free, strict=False)}
 
 
-def _vector_role(local: Local, classes: Typed | None, x: str) -> str:
-    """``g`` for ``Vec (N * K)``, ``t`` for ``Vec (N * (1 * K))``, else the net's input."""
-    type_ = resolve(local.type)
-    size = unlet(type_.args[0]) if isinstance(type_, Call) else None
-    if isinstance(size, Op) and size.op == "*":
-        inner = unlet(size.right)
-        if inner is classes:
-            return "g"
-        if isinstance(inner, Op) and inner.op == "*" and unlet(inner.right) is classes:
-            return "t"
-    return x
+def _shaped(found: Typed | None, wanted: s.Term, classes: Typed | None) -> bool:
+    """Whether a type is ``wanted``, a template over ``K``, the classes, and ``N``, any size."""
+    found = None if found is None else unlet(found)
+    match wanted:
+        case s.Ident(name):
+            return found is classes if name == "K" else name == "N" and found is not classes
+        case s.Num(value):
+            return found is not None and nat_value(found) == value
+        case s.Bin(op, left, right):
+            sides = found if isinstance(found, Op) and found.op == op else None
+            return (
+                sides is not None
+                and _shaped(sides.left, left, classes)
+                and _shaped(sides.right, right, classes)
+            )
+        case s.App(s.Ident(name), args) if isinstance(found, Call) and found.name == name:
+            pairs = zip(found.args, args, strict=True)
+            return all(not isinstance(b, s.NamedArg) and _shaped(a, b, classes) for a, b in pairs)
+    return False
 
 
 def _read_at(section: Section, parameter: str) -> str | None:

@@ -123,9 +123,7 @@ def _samples(obligation: Obligation, net_check: NetCheck, seed: int) -> Iterator
     elif obligation.kind == "loss":
         rng = np.random.default_rng([seed, zlib.crc32(b"loss")])
         point = sample_net(net_check.whole, rng)
-        for n in range(point.batch):
-            for j in range(point.classes):
-                yield {**net_check.bindings(point, False), "n": n, "j": j}
+        yield from net_check.loss_bindings(point)
     else:
         for at in samples(derived.net, derived.sections[obligation.block], (seed,)):
             if at.point.kind.name in obligation.kinds:

@@ -15,7 +15,7 @@ from itertools import combinations
 import numpy as np
 
 from obligations.errors import ObligationsError
-from obligations.ops import Array, Operation, length, names as table_names, operations
+from obligations.ops import Array, Loss, Operation, length, losses, operations
 from obligations.shadow import (
     backward_step,
     gradient_nodes,
@@ -34,8 +34,6 @@ SIDES = (1, 3, 5, 7)
 SIZES = {"N": 2, "ic": 4, "oc": 3, "c": 4, "h": 5, "w": 7, "a": 6, "n": 12, "K": 5}
 """Batch, widths, the output's rows and columns, classes: no two that could be taken for another."""
 
-LOSS = "smoothed cross-entropy"
-
 Gradients = Mapping[str, Array]
 """By each input's symbol for the cotangent there, and by each parameter's symbol."""
 
@@ -47,18 +45,18 @@ class Point:
     Attributes
     ----------
     operation
-        ``None`` for the loss, which the table has beside the operations.
+        Or a loss, which the table has beside the operations.
     dims
         Its symbols; the output's ``h w``.
     parameters
         Trained ones by symbol, with a probe axis of length 1.
     fixed
-        What is not trained: ``ε``, a mask, the loss's ``α``, ``B`` and target.
+        What is not trained: ``ε``, a mask, what a loss takes.
     xs, dy
         The inputs and the cotangent at the output, each ``(1, N · size)``.
     """
 
-    operation: Operation | None
+    operation: Operation | Loss
     dims: Mapping[str, int]
     parameters: Mapping[str, Array]
     fixed: Mapping[str, Array]
@@ -68,17 +66,20 @@ class Point:
     @property
     def symbols(self) -> tuple[str, ...]:
         """The symbols of the inputs."""
-        return ("x",) if self.operation is None else tuple(i.symbol for i in self.operation.inputs)
+        operation = self.operation
+        return ("x",) if isinstance(operation, Loss) else tuple(i.symbol for i in operation.inputs)
 
     @property
     def name(self) -> str:
         """What a reader calls the operation."""
-        return LOSS if self.operation is None else title(self.operation)
+        operation = self.operation
+        return operation.word if isinstance(operation, Loss) else title(operation)
 
     @property
     def side(self) -> int | None:
         """The kernel's side, where it has one."""
-        return self.dims["kH"] if self.operation is not None and self.operation.kernel else None
+        kernel = None if isinstance(self.operation, Loss) else self.operation.kernel
+        return None if kernel is None else self.dims[kernel.axes[0]]
 
 
 Road = Callable[[Point], Gradients]
@@ -94,7 +95,7 @@ def title(operation: Operation) -> str:
 
 
 def points(seeds: Iterable[int] = (0,)) -> Iterator[Point]:
-    """Every operation of the table at every kernel side and seed, then the loss."""
+    """Every operation of the table at every kernel side and seed, then every loss."""
     seeds = tuple(seeds)
     for operation in operations().values():
         if operation.is_sum:
@@ -103,8 +104,9 @@ def points(seeds: Iterable[int] = (0,)) -> Iterator[Point]:
         for side in (kernel.sides or SIDES) if kernel else (0,):
             for seed in seeds:
                 yield point(operation, side, seed)
-    for seed in seeds:
-        yield _loss_point(seed)
+    for loss in dict.fromkeys(losses().values()):
+        for seed in seeds:
+            yield loss_point(loss, seed)
 
 
 def point(operation: Operation, side: int, seed: int) -> Point:
@@ -140,18 +142,13 @@ def _spread(rng: np.random.Generator, n: int) -> Array:
     return values
 
 
-def _loss_point(seed: int) -> Point:
-    rng = _rng(LOSS, 0, seed)
+def loss_point(loss: Loss, seed: int) -> Point:
+    """Random numbers for a loss at random logits."""
+    rng = _rng(loss.word, 0, seed)
     n, k = SIZES["N"], SIZES["K"]
-    target = rng.random((1, n, k))
-    target /= target.sum(axis=-1, keepdims=True)
-    fixed = {
-        "α": rng.uniform(0.05, 0.3, (1, 1)),
-        "B": rng.uniform(2.0, 9.0, (1, 1)),
-        "t": target.reshape(1, -1),
-    }
+    fixed = loss.draw((*loss.data, *loss.constants), rng, n, k)
     x = rng.normal(0.0, 3.0, (1, n * k))
-    return Point(None, {"N": n, "K": k}, {}, fixed, (x,), np.ones((1, 1)))
+    return Point(loss, {"N": n, "K": k}, {}, fixed, (x,), np.ones((1, 1)))
 
 
 # -- roads -------------------------------------------------------------------------------------
@@ -160,13 +157,9 @@ def _loss_point(seed: int) -> Point:
 def formula(at: Point) -> Gradients:
     """The emitted step and gradient nodes; nothing where no render emits the operation's."""
     operation = at.operation
-    if operation is None:
-        graph = table_names()["smoothedLossCotGraph"].value
-        assert graph is not None
-        strings = ("",) * 5
-        n, k = at.dims["N"], at.dims["K"]
-        (z,), fixed = at.xs, at.fixed
-        return {"x": np.asarray(graph(n, k, fixed["α"], fixed["B"], *strings, z, fixed["t"]))}
+    if isinstance(operation, Loss):
+        (z,) = at.xs
+        return {"x": operation.gradient(at.dims["N"], at.dims["K"], at.fixed, z)}
     params = {**at.parameters, **at.fixed}
     steps = {
         symbol: backward_step(operation, symbol, at.dims, params, at.xs, at.dy)
@@ -179,20 +172,11 @@ def formula(at: Point) -> Gradients:
 def forward(at: Point) -> Callable[..., Array]:
     """The operation's forward, ``(parameters, *xs)`` to its value; the loss's is ``(p, 1)``."""
     operation = at.operation
-    if operation is not None:
-        run = operation.run
-        return lambda parameters, *xs: run(at.dims, {**parameters, **at.fixed}, *xs)
-    soft, smooth = (table_names()[n].value for n in ("softCE", "smoothTarget"))
-    assert soft is not None
-    assert smooth is not None
-    n, k = at.dims["N"], at.dims["K"]
-    rows = smooth(k, at.fixed["α"], at.fixed["t"].reshape(1, n, k))
-
-    def loss(parameters: Mapping[str, Array], x: Array) -> Array:
-        total: Array = soft(k, rows, x.reshape(-1, n, k)).sum(axis=1)
-        return total / at.fixed["B"]
-
-    return loss
+    if isinstance(operation, Loss):
+        value = operation.value
+        return lambda parameters, x: value(at.dims["N"], at.dims["K"], at.fixed, x)
+    run = operation.run
+    return lambda parameters, *xs: run(at.dims, {**parameters, **at.fixed}, *xs)
 
 
 def complex_step(at: Point) -> Gradients:

@@ -8,7 +8,7 @@ goes where its own name is, and a clause is the operation table's, filled for it
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +37,7 @@ from obligations.lean import (
     syntax as s,
     type_of,
 )
-from obligations.ops import FLAG, LOSS_STRINGS, STRINGS, Clause
+from obligations.ops import FLAG, STRINGS
 from obligations.shadow import Evaluator, Leaf, NotEvaluable, gradient_node
 from obligations.statements import Deriver, Forward, Speller, binders, fill, vec
 
@@ -80,7 +80,8 @@ def misplaced(
         if constant is None:
             continue
         slots = [(p.local, a) for p, a in zip(constant.params, call.args, strict=False)]
-        for note in (*_together(call, slots, owners, fwd, roles), *_strings(call, slots, roles)):
+        strings = _strings(call, slots, STRINGS, roles)
+        for note in (*_together(call, slots, owners, fwd, roles), *strings):
             if note not in seen:
                 seen.add(note)
                 yield note
@@ -139,20 +140,17 @@ _SYMBOLS = frozenset(("W", "b", "ε", "γ", "β"))
 
 
 def _strings(
-    call: Call, slots: list[tuple[Local, Typed]], roles: Mapping[str, str]
+    call: Call, slots: list[tuple[Local, Typed]], known: Iterable[str], roles: Mapping[str, str]
 ) -> Iterator[str]:
     for local, argument in slots:
-        if local.name not in _NAMED:
+        if local.name not in known:
             continue
         argument = resolve(argument)
         if not isinstance(argument, Local):
             continue
         name = roles.get(argument.name, argument.name)
-        if name in _NAMED and name != local.name:
+        if name in known and name != local.name:
             yield f"{call.name} has the string {argument.name} where {local.name} belongs"
-
-
-_NAMED = frozenset((*STRINGS, *LOSS_STRINGS))
 
 
 def misplaced_fields(term: Typed, env: Environment, net: Net) -> Iterator[str]:
@@ -169,7 +167,7 @@ def misplaced_fields(term: Typed, env: Environment, net: Net) -> Iterator[str]:
         if constant is None:
             continue
         slots = [(p.local, a) for p, a in zip(constant.params, call.args, strict=False)]
-        yield from _strings(call, slots, {})
+        yield from _strings(call, slots, (*STRINGS, *net.loss.strings), {})
         for local, argument in slots:
             wanted = fields.get(local.name)
             found = field_of(argument)
@@ -213,11 +211,11 @@ def expected_clauses(net: Net, block: Block, env: Environment) -> dict[str, Expe
             missing = [w for w in deriver.widths() if w not in implicit]
             groups = (groups[0], *binders([(w, s.Ident("Nat")) for w in missing], "{"), *groups[1:])
             forms = []
-            for template in _templates(clause):
+            for form in clause.forms():
                 try:
                     forms.append(
                         elaborate_declaration(
-                            env, "clause", groups, s.Ident("Prop"), fill(template, symbols)
+                            env, "clause", groups, s.Ident("Prop"), fill(form.text, symbols)
                         )
                     )
                 except ElabError:
@@ -226,10 +224,6 @@ def expected_clauses(net: Net, block: Block, env: Environment) -> dict[str, Expe
             for symbol in clause.covers:
                 out[covered[symbol]] = Expected(tuple(forms))
     return out
-
-
-def _templates(clause: Clause) -> tuple[str, ...]:
-    return (clause.f32,) if clause.switch is None else (clause.switch, clause.f32)
 
 
 def clause_difference(evaluator: Evaluator, leaf: Leaf, expected: Leaf) -> str | None:

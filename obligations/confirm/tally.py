@@ -8,11 +8,13 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from obligations.errors import ObligationsError
-from obligations.ledger import BOUND, Row, Verdict
+from obligations.ledger import BOUND, ERRORS, Row, Verdict, worst
 from obligations.ops import Array
 from obligations.statements import Obligation
 
 Progress = Callable[[str], None]
+
+COLUMNS = frozenset(c.name for c in ERRORS)
 
 
 @dataclass(slots=True)
@@ -23,11 +25,12 @@ class Tally:
     margin: float = float("inf")
     sizes: dict[str, None] = field(default_factory=dict)
     notes: dict[str, None] = field(default_factory=dict)
-    verdict: Verdict = "holds"
+    verdict: Verdict = Verdict.HOLDS
 
     def add(self, column: str, error: float, note: str = "") -> None:
-        self.errors[column] = max(self.errors.get(column, 0.0), error)
-        if error > BOUND and note:
+        assert column in COLUMNS, column
+        self.errors[column] = worst((self.errors.get(column, 0.0), error)) or 0.0
+        if note and not error <= BOUND:
             self.notes[note] = None
 
     def over(self) -> bool:
@@ -35,21 +38,21 @@ class Tally:
         return any(not e <= BOUND for e in self.errors.values())
 
     def worse(self, verdict: Verdict, note: str) -> None:
-        if self.verdict == "holds":
+        if self.verdict.good:
             self.verdict = verdict
         self.notes[note] = None
 
     def row(self, obligation: Obligation) -> Row:
         verdict = self.verdict
-        if verdict == "holds":
+        if verdict.good:
             over = {c for c, e in self.errors.items() if not e <= BOUND}
             ties = obligation.kind in ("bundle", "bundle proof", "capstone")
             if over and ties and "statement" not in over:
-                verdict = "not the gradient"
+                verdict = Verdict.NOT_THE_GRADIENT
             elif over:
-                verdict = "fails"
+                verdict = Verdict.FAILS
             elif not self.errors:
-                verdict = "not evaluated"
+                verdict = Verdict.NOT_EVALUATED
         return Row(
             obligation.name,
             obligation.kind,
@@ -69,11 +72,11 @@ def guarded(tally: Tally, evaluate: Callable[[], None], tolerant: bool) -> None:
     try:
         evaluate()
     except ObligationsError as error:
-        tally.worse("not evaluable", error.message)
+        tally.worse(Verdict.NOT_EVALUABLE, error.message)
     except NUMERIC as error:
-        tally.worse("not evaluable", f"its values do not fit together: {error}")
+        tally.worse(Verdict.NOT_EVALUABLE, f"its values do not fit together: {error}")
     except RecursionError:
-        tally.worse("not evaluable", "nested too deeply")
+        tally.worse(Verdict.NOT_EVALUABLE, "nested too deeply")
 
 
 def where(a: Array, b: Array) -> str:

@@ -16,13 +16,11 @@ import numpy as np
 
 from obligations.confirm.block import scope_of
 from obligations.confirm.whole import NetCheck
-from obligations.lean import LetIn, Typed
-from obligations.ledger import BOUND, Ledger, Row
+from obligations.ledger import BOUND, Ledger, Row, Verdict
 from obligations.ops import Array, environment
 from obligations.shadow import (
     STEP,
     Evaluator,
-    NetPoint,
     Path,
     WholeNet,
     leaves,
@@ -76,14 +74,6 @@ def _contract(
     return Contraction(
         path, (direction * factor).reshape(shape), value * factor, abs(terms * factor)
     )
-
-
-def count_lets(term: Typed) -> int:
-    """How many ``let``\\ s stand before a capstone's conjunction."""
-    n = 0
-    while isinstance(term, LetIn):
-        n, term = n + 1, term.body
-    return n
 
 
 def check_true_size(
@@ -171,7 +161,7 @@ def check_true_size(
         f"N={batch} {net.input_shape[1]}×{net.input_shape[2]} {net.classes}={point.classes}",
         {"intent": error},
         margin,
-        "holds" if error <= BOUND else "not the gradient",
+        Verdict.HOLDS if error <= BOUND else Verdict.NOT_THE_GRADIENT,
         notes,
     )
     return Ledger(net.name, (row,), TRUE_SIZE.text, (), time.perf_counter() - start, (seed,), ())
@@ -193,6 +183,3 @@ def _bisect(
             half = len(some) // 2
             stack += [some[half:], some[:half]]
     return guilty
-
-
-_ = NetPoint

@@ -18,8 +18,8 @@ from obligations.confirm.slots import (
 from obligations.confirm.tally import Tally, where
 from obligations.description import Net
 from obligations.lean import Declaration, Environment
-from obligations.ledger import Zero
-from obligations.ops import FLAG, LOSS_STRINGS, STRINGS, Array, environment
+from obligations.ledger import Verdict, Zero
+from obligations.ops import FLAG, SEED, STRINGS, Array, environment
 from obligations.shadow import (
     STEP,
     Evaluator,
@@ -106,12 +106,10 @@ class NetCheck:
             net.classes: point.classes,
             "w": point.weights,
             net.input: point.x,
-            "t": point.target,
-            "g": point.g,
-            "α": point.alpha,
-            "B": point.divisor,
+            SEED: point.g,
             FLAG: flag,
-            **{x: x for x in (*STRINGS, *LOSS_STRINGS)},
+            **{x: x for x in (*STRINGS, *net.loss.strings)},
+            **point.given,
             **point.options,
         }
 
@@ -121,13 +119,7 @@ class NetCheck:
         if not (said if self.threaded is None else self.threaded):
             linear: Array = (logits * point.g).sum(axis=-1, keepdims=True)
             return linear
-        z = logits.reshape(logits.shape[0], point.batch, point.classes)
-        t = point.target.reshape(1, point.batch, point.classes)
-        target = (1 - point.alpha) * t + point.alpha / point.classes
-        top = z.real.max(axis=-1, keepdims=True)
-        log_sum = np.log(np.exp(z - top).sum(axis=-1, keepdims=True)) + top
-        total: Array = (target * (log_sum - z)).sum(axis=(1, 2))[:, None]
-        return total / point.divisor
+        return self.derived.net.loss.value(point.batch, point.classes, point.given, logits)
 
     def capstone(
         self,
@@ -148,7 +140,7 @@ class NetCheck:
             self.counted(found, tally)
             tally.sizes[f"N={at.point.batch} {self.derived.net.classes}={at.point.classes}"] = None
         for note in misplaced_fields(constant.type, self.env, self.derived.net):
-            tally.worse("fails", note)
+            tally.worse(Verdict.FAILS, note)
 
     def samples(self, seeds: Iterable[int]) -> Iterator[NetSample]:
         """Per seed a point, and one more with masks where an option is on."""
@@ -203,7 +195,7 @@ class NetCheck:
             count = seen[path]
             if count != 1:
                 times = "no clause" if count == 0 else f"{count} clauses"
-                tally.worse("incomplete", f"{'.'.join(path)} has {times}")
+                tally.worse(Verdict.INCOMPLETE, f"{'.'.join(path)} has {times}")
 
     def trained(self) -> list[tuple[str, ...]]:
         """The path of every tensor with a gradient, in layer order."""
@@ -265,7 +257,12 @@ class NetCheck:
             tally.add("statement", relative_error(left, right), where(left, right))
             tally.sizes[f"N={point.batch} {self.derived.net.classes}={point.classes}"] = None
         for note in misplaced_fields(constant.type, self.env, self.derived.net):
-            tally.worse("fails", note)
+            tally.worse(Verdict.FAILS, note)
+
+    def loss_bindings(self, point: NetPoint) -> Iterator[dict[str, Any]]:
+        """What the loss lemma binds, at every example and class of a point."""
+        for n, j in np.ndindex(point.batch, point.classes):
+            yield {**self.bindings(point, False), "n": n, "j": j}
 
     def loss_sides(self, obligation: Obligation, point: NetPoint) -> tuple[Array, Array]:
         """Both sides of the loss lemma at every example and class of a point."""
@@ -273,13 +270,11 @@ class NetCheck:
         assert constant is not None
         evaluator = Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
         left, right = [], []
-        for n in range(point.batch):
-            for j in range(point.classes):
-                values = {**self.bindings(point, False), "n": n, "j": j}
-                scope = scope_of(constant, values, obligation.roles)
-                for equation in evaluator.equations(constant.type, scope):
-                    left.append(equation.left.reshape(-1))
-                    right.append(equation.right.reshape(-1))
+        for values in self.loss_bindings(point):
+            scope = scope_of(constant, values, obligation.roles)
+            for equation in evaluator.equations(constant.type, scope):
+                left.append(equation.left.reshape(-1))
+                right.append(equation.right.reshape(-1))
         return np.concatenate(left), np.concatenate(right)
 
 

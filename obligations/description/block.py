@@ -72,7 +72,10 @@ def read_block(net: Context, block: text.BlockText) -> Block:
     sites = {name: f.sites for name, f in forwards.items()}
     _check_parameters(b, sites)
     names = b.site_names
-    bundle = needed(net, block, text.Bundle, "bundle")
+    trained = any(p.trained for of_kind in sites.values() for s in of_kind for p in s.parameters)
+    bundle = (needed if trained else entry)(net, block, text.Bundle, "bundle")
+    if bundle is not None and not trained:
+        net.fail(bundle.name, f"{block.name} has no parameters, and so no bundle")
     saved = entry(net, block, text.Saved, "saved") or text.Saved(())
     for _, site in saved.sites:
         net.known(site, names, "unknown site")
@@ -104,9 +107,9 @@ def read_block(net: Context, block: text.BlockText) -> Block:
         abbreviations={str(a.site): str(a.name) for a in abbreviations},
         cotangents=_cotangents(b),
         saved=tuple((str(name), str(site)) for name, site in saved.sites),
-        bundle=str(bundle.name),
-        bundle_theorem=str(bundle.theorem),
-        bundle_pins=_pins(b, bundle),
+        bundle="" if bundle is None else str(bundle.name),
+        bundle_theorem="" if bundle is None else str(bundle.theorem),
+        bundle_pins={} if bundle is None else _pins(b, bundle),
         chain=read_chain(b, forwards),
         span=at(block.name),
     )

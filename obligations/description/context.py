@@ -12,21 +12,32 @@ from obligations.description import text as syntax
 from obligations.description.model import Option, Shape
 from obligations.description.text import at
 from obligations.errors import InputError, Source, Span, nearest
-from obligations.ops import Padding
+from obligations.ops import Loss, Padding, losses
 
 _Entry = TypeVar("_Entry")
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The net's text, its padding convention, its options and their settings."""
+    """The net's text, the values its conventions have, its options and their settings."""
 
     source: Source
     text: syntax.NetText
     classes: str
-    padding: Padding
+    stated: Mapping[str, str]
     options: Mapping[str, Option]
     settings: Mapping[str, str]
+
+    @property
+    def padding(self) -> Padding:
+        """The padding of its stride-2 sites."""
+        return self.stated["padding"]
+
+    @property
+    def loss(self) -> Loss:
+        """Its loss; the table's first where the conventions do not say."""
+        table = losses()
+        return table[self.stated.get("loss", next(iter(table)))]
 
     def fail(self, place: Token | Span, message: str, hint: str = "") -> NoReturn:
         """Raise the error that ``message`` holds at ``place``."""

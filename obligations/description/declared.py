@@ -138,13 +138,12 @@ def _binders(net: Context, block: text.BlockText) -> None:
 
 def _whole_net(net: Context) -> None:
     """The binders of the whole net's theorems, and the lets of the first."""
-    from obligations.ops import FLAG, LOSS, LOSS_STRINGS, STRINGS
+    from obligations.ops import FLAG, SEED, STRINGS
 
     cotangent = net.text.capstone.cotangent
-    if cotangent is not None and cotangent != LOSS:
-        net.fail(cotangent, f"the cotangent at the logits is called {LOSS}, not '{cotangent}'")
-    fixed = {"N", "w", "t", "α", "B", LOSS, *STRINGS, *LOSS_STRINGS, FLAG}
-    fixed |= {"n", "j", "k", "hK", "ht", "z'"}
+    if cotangent is not None and cotangent != SEED:
+        net.fail(cotangent, f"the cotangent at the logits is called {SEED}, not '{cotangent}'")
+    fixed = {"N", "w", "n", "j", SEED, *STRINGS, *net.loss.names, FLAG}
     header = net.text.header
     assert header.input is not None
     assert header.classes is not None

@@ -15,7 +15,7 @@ from typing import Any
 
 from obligations.errors import Source, Span
 from obligations.lean import Term
-from obligations.ops import Clause, Operation, Parameter as Declared
+from obligations.ops import Clause, Loss, Operation, Parameter as Declared, Precision, precisions
 
 Dim = Any
 """A SymPy expression."""
@@ -277,7 +277,7 @@ class Block:
     saved
         ``(let name, site)`` in the order the bundle's lets stand.
     bundle, bundle_theorem
-        Names of the bundle and of the theorem that proves it.
+        Names of the bundle and of the theorem that proves it; empty without parameters.
     bundle_pins
         Kernel symbols the bundle pins: ``{"kH": 3, "kW": 3}``.
     """
@@ -431,6 +431,7 @@ class Net:
     input_shape: Shape
     classes: str
     conventions: Mapping[str, Convention]
+    loss: Loss
     options: tuple[Option, ...]
     record: str
     weights: tuple[WeightField, ...]
@@ -442,6 +443,11 @@ class Net:
     artifact: Mapping[str, str]
     scale: Scale
     settings: Mapping[str, str]
+
+    @property
+    def precision(self) -> Precision:
+        """The precision its statements are in."""
+        return precisions()[self.settings["precision"]]
 
     def block_of(self, kind: str) -> tuple[Block, Kind]:
         """The block and the kind called ``kind`` (``KeyError`` when there is none)."""

@@ -89,7 +89,7 @@ def _limits(source: Source) -> None:
 _WORDS = {
     "NAME": "a name",
     "LEAN": "a Lean name",
-    "SECTION": "a block's name",
+    "SECTION": "a name",
     "INT": "a number",
     "VALUE": "a value (%name)",
     "STRING": "a text in double quotes",

@@ -6,8 +6,8 @@ place in the text.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
+from typing import NoReturn
 
 from lark import Token
 
@@ -35,14 +35,7 @@ from obligations.description.names import count, number, show_dim, show_shape, s
 from obligations.description.text import at
 from obligations.errors import ObligationsError, Source, nearest
 from obligations.lean import App, Num, Term, term
-from obligations.ops import Padding, definitions, operations
-
-PRECISION = ("switch", "f32")
-"""Values of the setting every net has; the first is the default."""
-CONVENTIONS = ("batchnorm", "padding", "pool", "activation", "loss", "biases")
-LOSSES = ("cross-entropy", "label-smoothed cross-entropy")
-"""How the words on the loss begin: the loss row is stated for these, the first at ``α = 0``."""
-PADDINGS: tuple[Padding, ...] = ("symmetric", "XLA")
+from obligations.ops import Objection, conventions, definitions, operations, precisions
 
 
 def resolve(source: Source, described: text.NetText, settings: Mapping[str, str]) -> Net:
@@ -68,6 +61,7 @@ def resolve(source: Source, described: text.NetText, settings: Mapping[str, str]
         input_shape=input_shape,
         classes=net.classes,
         conventions=_conventions(net, blocks),
+        loss=net.loss,
         options=tuple(net.options.values()),
         record=str(described.weights.record),
         weights=tuple(weights.values()),
@@ -83,9 +77,9 @@ def resolve(source: Source, described: text.NetText, settings: Mapping[str, str]
 
 
 def _context(source: Source, net: text.NetText, settings: Mapping[str, str]) -> Context:
-    """Header, options and settings, and the padding convention: what the rest depends on."""
+    """Header, options and settings, and what the conventions say: what the rest depends on."""
     header = net.header
-    start = Context(source, net, "", "symmetric", {}, {})
+    start = Context(source, net, "", {}, {}, {})
     if header.twice is not None:
         start.fail(header.twice, f"the net {header.name} has a second line of this kind")
     for word in ("lean", "input", "classes"):
@@ -94,20 +88,32 @@ def _context(source: Source, net: text.NetText, settings: Mapping[str, str]) -> 
     assert header.classes is not None
     start.known(net.weights.classes, [str(header.classes)], "the symbol of the classes is not")
     options = _options(start)
-    for line in net.conventions:
-        start.known(line.name, CONVENTIONS, "unknown convention")
-    padding = next((c for c in net.conventions if c.name == "padding"), None)
-    if padding is None:
-        start.fail(
-            header.name,
-            "the conventions do not say the padding of stride-2 sites",
-            "add a line `padding symmetric` or `padding XLA`",
-        )
-    value = padding.value.strip()
-    if value not in PADDINGS:
-        start.fail(padding.value, f"unknown padding '{value}'", nearest(value, PADDINGS))
+    stated = _stated(start)
     chosen = _settings(options, settings)
-    return Context(source, net, str(header.classes), value, options, chosen)
+    return Context(source, net, str(header.classes), stated, options, chosen)
+
+
+def _stated(net: Context) -> dict[str, str]:
+    """The values of the conventions that have one of a few."""
+    lines = {str(c.name): c for c in net.text.conventions}
+    out = {}
+    for line in net.text.conventions:
+        net.known(line.name, conventions(), "unknown convention")
+    for name, convention in conventions().items():
+        if name not in lines:
+            if convention.missing is not None:
+                _object(net, net.text.header.name, convention.missing)
+        elif convention.values:
+            said = lines[name].value
+            value = convention.value(said.strip())
+            if value is None:
+                _object(net, said, convention.objection(said.strip()))
+            out[name] = value
+    return out
+
+
+def _object(net: Context, place: Token, objection: Objection) -> NoReturn:
+    net.fail(place, objection.message, objection.hint)
 
 
 def _options(net: Context) -> dict[str, Option]:
@@ -130,7 +136,7 @@ def _options(net: Context) -> dict[str, Option]:
 
 def _settings(options: Mapping[str, Option], given: Mapping[str, str]) -> dict[str, str]:
     """The value of every option, ``precision`` first."""
-    values = {"precision": PRECISION, **{name: o.values for name, o in options.items()}}
+    values = {"precision": tuple(precisions()), **{name: o.values for name, o in options.items()}}
     for key, value in given.items():
         if key not in values:
             raise ObligationsError(f"unknown option '{key}'", hint=nearest(key, values))
@@ -145,59 +151,22 @@ def _conventions(net: Context, blocks: Mapping[str, Block]) -> dict[str, Convent
     """The conventions, held against the sites where a site can contradict one."""
     lines = net.text.conventions
     net.distinct((c.name for c in lines), "convention")
+    sites = [
+        (site.operation, site.axes)
+        for block in blocks.values()
+        for of_kind in block.sites.values()
+        for site in of_kind
+        if site.operation is not None
+    ]
     found = {}
     for line in lines:
-        value = line.value.strip()
-        if line.name == "batchnorm" and value != "batch":
-            message = f"unknown statistics of BatchNorm '{value}'"
-            net.fail(line.value, message, "valid here: batch")
-        if line.name == "loss" and not value.startswith(LOSSES):
-            message = f"the loss cannot be '{value}'"
-            net.fail(line.value, message, f"it begins with {' or '.join(LOSSES)}")
-        if line.name == "pool":
-            _check_pools(net, line.value, blocks)
-        if line.name == "activation":
-            _check_activations(net, line.value, blocks)
+        value, check = line.value.strip(), conventions()[str(line.name)].check
+        objection = check and check(value, sites, operations().values())
+        if objection is not None:
+            _object(net, line.value, objection)
         red = line.red[1:-1]
         found[str(line.name)] = Convention(str(line.name), value, red, line.recorded, at(line.name))
     return found
-
-
-def _check_pools(net: Context, value: Token, blocks: Mapping[str, Block]) -> None:
-    """The pools of the sites have the window and stride that the convention states."""
-    window = re.match(r"([0-9]+)\s*[×x]\s*([0-9]+)\s+stride\s+([0-9]+)", value)
-    if window is None:
-        net.fail(
-            value, "the pools are not described", "write the window and stride: `3×3 stride 2`"
-        )
-    stated = tuple(map(int, window.groups()))
-    pools = [
-        (s.axes.get("kH"), s.axes.get("kW"), s.operation.stride)
-        for b in blocks.values()
-        for of_kind in b.sites.values()
-        for s in of_kind
-        if s.operation.window_gap is not None
-    ]
-    if not pools:
-        net.fail(value, "the convention speaks of pools, but no site is one")
-    for height, width, stride in pools:
-        if (height, width, stride) != stated:
-            message = f"a site is {height}×{width} stride {stride}, and the convention says not"
-            net.fail(value, message)
-
-
-def _check_activations(net: Context, value: Token, blocks: Mapping[str, Block]) -> None:
-    """The activations that the convention names are those of the sites."""
-    table = {op.word for op in operations().values() if op.role == "activation"}
-    sites = (s for b in blocks.values() for of_kind in b.sites.values() for s in of_kind)
-    used = {s.operation.word for s in sites} & table
-    named = set(re.findall(r"\w+", value)) - {"and"}
-    for word in sorted(named - used):
-        if word not in table:
-            net.fail(value, f"unknown activation '{word}'", nearest(word, table))
-        net.fail(value, f"the convention says {word}, but no site is a {word}")
-    for word in sorted(used - named):
-        net.fail(value, f"the convention does not say {word}, but a site is a {word}")
 
 
 def _blocks(net: Context) -> dict[str, Block]:
@@ -470,13 +439,13 @@ def _order(net: Context, blocks: Mapping[str, Block]) -> tuple[tuple[str, tuple[
     for word, known, what in (
         ("define", definitions(), "unknown definition"),
         ("cotangents", blocks, "unknown block"),
-        ("bundles", blocks, "unknown block"),
+        ("bundles", {n: b for n, b in blocks.items() if b.bundle}, "no parameters in the block"),
     ):
         names = [n for what_, ns in lines if what_ == word for n in ns]
         for name in names:
             net.known(name, known, what)
         net.distinct(names, f"{word} of")
-        for block in blocks if known is blocks else ():
+        for block in () if word == "define" else known:
             if block not in names:
                 net.fail(lines[0][0], f"the file has no `{word}` of {block}")
     seen: set[str] = set()

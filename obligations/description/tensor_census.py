@@ -12,13 +12,15 @@ from obligations.description.model import Net, Parameter, Site
 class Group:
     """One block of the description: how often it is used, and its tensors per use.
 
-    ``biases`` are those of layers that a BatchNorm follows; ``tensors`` are all the others.
+    ``biases`` are those of layers that a normalisation follows which takes them out again, and
+    ``removers`` what these are called; ``tensors`` are all the others.
     """
 
     block: str
     uses: int
     tensors: int
     biases: int
+    removers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,11 @@ class Census:
     def total(self) -> int:
         """Trained tensors, convolution biases left out."""
         return sum(g.uses * g.tensors for g in self.groups)
+
+    @property
+    def removers(self) -> str:
+        """What takes biases out again: ``BatchNorm``; empty where nothing does."""
+        return " or ".join(dict.fromkeys(noun for g in self.groups for noun in g.removers))
 
     @property
     def with_biases(self) -> int:
@@ -48,15 +55,18 @@ def census(net: Net) -> Census:
         block = net.blocks[name]
         sites = {x.name: x for x in block.sites[block.kinds[0].name]}
         trained = [p for x in sites.values() for p in x.parameters if p.trained]
-        biases = sum(removed_by_batchnorm(p, sites) for p in trained)
-        groups.append(Group(name, count, len(trained) - biases, biases))
+        by = [removers(p, sites) for p in trained]
+        biases = sum(map(bool, by))
+        nouns = tuple(dict.fromkeys(noun for found in by for noun in found))
+        groups.append(Group(name, count, len(trained) - biases, biases, nouns))
     return Census(tuple(groups))
 
 
-def removed_by_batchnorm(parameter: Parameter, sites: Mapping[str, Site]) -> bool:
-    """Whether a parameter is a bias that a normalisation, reading its layer, takes out again."""
+def removers(parameter: Parameter, sites: Mapping[str, Site]) -> tuple[str, ...]:
+    """What takes a bias out again: the normalisations that alone read its layer; else nothing."""
     if parameter.of.role != "bias" or not parameter.of.shifts:
-        return False
+        return ()
     readers = [x for x in sites.values() if parameter.site in x.inputs]
-    effects = {x.operation.constant_effect(x.axes) for x in readers}
-    return effects == {"removes"}
+    if any(x.operation.constant_effect(x.axes) != "removes" for x in readers):
+        return ()
+    return tuple(dict.fromkeys(x.operation.noun for x in readers))

@@ -1,6 +1,6 @@
-"""What was checked: rows, verdicts, and the tables that show them.
+"""What was checked: verdicts, rows and their columns, and the tables that show them.
 
-In come rows; out go tables for a terminal or a pipe, and plain data.
+In come rows; out go tables for a terminal, a pipe or a page, and plain data.
 
 It may import `errors`.
 """

@@ -1,13 +1,35 @@
-from . import tables as tables
-from .rows import BOUND as BOUND, Ledger as Ledger, Row as Row, Verdict as Verdict, Zero as Zero
-from .tables import (
-    columns as columns,
-    error_columns as error_columns,
-    is_terminal as is_terminal,
-    number as number,
+from . import plain as plain
+from .report import (
+    narrow as narrow,
     placed as placed,
     reasons as reasons,
+    show_ledger as show_ledger,
     summary as summary,
-    table as table,
-    width as width,
+    worst_of as worst_of,
 )
+from .rows import (
+    BOUND as BOUND,
+    ELABORATED as ELABORATED,
+    ERRORS as ERRORS,
+    Ledger as Ledger,
+    Line as Line,
+    Row as Row,
+    Zero as Zero,
+    further_table as further_table,
+    ledger_table as ledger_table,
+    legend as legend,
+    number as number,
+    worst as worst,
+)
+from .tables import (
+    Column as Column,
+    Table as Table,
+    columns as columns,
+    is_terminal as is_terminal,
+    markdown_lines as markdown_lines,
+    show as show,
+    unmarked as unmarked,
+    width as width,
+    working as working,
+)
+from .verdicts import Verdict as Verdict

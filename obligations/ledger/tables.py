@@ -1,19 +1,17 @@
-"""What the commands print: tables that fit the terminal, plain columns when nobody looks.
+"""Tables: one record, set as plain columns, for a terminal, as Markdown or on a page.
 
 Rich is used on a terminal only. Piped output has one row per line, columns apart by two spaces or
-more, no colour and no line drawing.
+more, no colour and no line drawing. (:mod:`obligations.show.page` sets a table on a page.)
 """
 
 from __future__ import annotations
 
 import shutil
 import sys
-import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, Any
-
-from obligations.ledger.rows import BOUND, Ledger, Row, Zero
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,7 +20,7 @@ PLAIN_WIDTH = 100
 WIDE = 120
 """Terminal columns from which a ledger shows all its columns."""
 
-_STYLES = {"holds": "green", "total": "bold"}
+T = TypeVar("T")
 
 
 def is_terminal(stream: IO[str]) -> bool:
@@ -37,10 +35,11 @@ def width(stream: IO[str]) -> int:
 
 def columns(text: str) -> int:
     """How many terminal columns ``text`` takes."""
-    return sum(
-        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
-        for c in text
-    )
+    if text.isascii():
+        return len(text)
+    from rich.cells import cell_len
+
+    return cell_len(text)
 
 
 def _console(stream: IO[str]) -> Console:
@@ -52,222 +51,157 @@ def _console(stream: IO[str]) -> Console:
 # -- tables ------------------------------------------------------------------------------------
 
 
-def table(
-    headers: Sequence[str],
-    rows: Iterable[Sequence[str]],
-    *,
-    numbers: Collection[int] = (),
-    total: bool = False,
-    stream: IO[str] | None = None,
-) -> None:
-    """Print a table.
+@dataclass(frozen=True, slots=True)
+class Column(Generic[T]):
+    """What a table shows of each of its items.
 
-    Parameters
+    Attributes
     ----------
-    headers, rows
-        Texts, one per column.
-    numbers
-        Columns that are set to the right.
-    total
-        Whether the last row sums up the others.
-    stream
-        Where to; standard output by default.
+    name
+        What it is, and its heading where ``heading`` is empty.
+    cell
+        What is shown of an item; ``None`` is shown as nothing.
+    means
+        What a legend says of it, without a full stop.
+    role
+        A number is set to the right; a name names its row; a verdict is what was
+        found of it.
+    code
+        Whether its texts are code.
+    optional
+        Whether it is left out of a table in which it has nothing to show.
     """
+
+    name: str
+    cell: Callable[[T], object]
+    means: str = ""
+    heading: str = ""
+    role: Literal["", "name", "number", "verdict"] = ""
+    code: bool = False
+    optional: bool = False
+
+    @property
+    def title(self) -> str:
+        """What stands above it."""
+        return self.heading or self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A row of a table: a text for each column.
+
+    ``ok`` is None where nothing is judged, ``notes`` stand under it on a page, and ``style`` is
+    the colour of its verdict.
+    """
+
+    cells: tuple[str, ...]
+    ok: bool | None = None
+    notes: tuple[str, ...] = ()
+    style: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table; with ``total``, its last row sums up the others."""
+
+    columns: tuple[Column[Any], ...]
+    entries: tuple[Entry, ...]
+    total: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        columns: Iterable[Column[T]],
+        items: Iterable[T],
+        *,
+        ok: Callable[[T], bool | None] = lambda _: None,
+        notes: Callable[[T], tuple[str, ...]] = lambda _: (),
+        style: Callable[[T], str] = lambda _: "",
+        total: Sequence[object] = (),
+    ) -> Table:
+        """The table of some items; ``total`` is its last row, if there is one."""
+        found = tuple(items)
+        shown = [(c, _texts(map(c.cell, found))) for c in columns]
+        shown = [(c, texts) for c, texts in shown if any(texts) or not c.optional]
+        rows = zip(*(texts for _, texts in shown), strict=True)
+        entries = [Entry(r, ok(x), notes(x), style(x)) for x, r in zip(found, rows, strict=True)]
+        entries += [Entry(_texts(total))] if total else []
+        return cls(tuple(c for c, _ in shown), tuple(entries), bool(total))
+
+
+def _texts(values: Iterable[object]) -> tuple[str, ...]:
+    return tuple("" if v is None else str(v) for v in values)
+
+
+def show(table: Table, stream: IO[str] | None = None) -> None:
+    """Print a table, to standard output where nothing else is said."""
     out = sys.stdout if stream is None else stream
-    found = [list(row) for row in rows]
     if is_terminal(out):
-        _rich_table(headers, found, numbers, total, out)
-        return
-    for line in plain(headers, found, numbers):
-        out.write(line + "\n")
+        _print(table, out)
+    else:
+        out.writelines(line + "\n" for line in plain_lines(table))
 
 
-def plain(
-    headers: Sequence[str], rows: Sequence[Sequence[str]], numbers: Collection[int] = ()
-) -> Iterator[str]:
+def plain_lines(table: Table) -> Iterator[str]:
     """A table as lines of plain text, no column cut or wrapped."""
-    sizes = [max(columns(row[i]) for row in (headers, *rows)) for i in range(len(headers))]
-    for row in (headers, *rows):
+    rows = [_texts(c.title for c in table.columns), *(e.cells for e in table.entries)]
+    sizes = [max(map(columns, cells)) for cells in zip(*rows, strict=True)]
+    for cells in rows:
+        yield "  ".join(
+            " " * (size - columns(text)) + text
+            if column.role == "number"
+            else text + " " * (size - columns(text))
+            for column, size, text in zip(table.columns, sizes, cells, strict=True)
+        ).rstrip()
+
+
+def markdown_lines(table: Table) -> Iterator[str]:
+    """A table as lines of Markdown, the notes of a row beside its verdict."""
+    yield _piped(c.title for c in table.columns)
+    rules = {"number": "---:"}
+    yield "|" + "|".join(rules.get(c.role, "---") for c in table.columns) + "|"
+    for entry in table.entries:
         cells = []
-        for i, cell in enumerate(row):
-            pad = " " * (sizes[i] - columns(cell))
-            cells.append(pad + cell if i in numbers else cell + pad)
-        yield "  ".join(cells).rstrip()
+        for column, text in zip(table.columns, entry.cells, strict=True):
+            if column.role == "verdict" and entry.notes:
+                text += f" ({'; '.join(entry.notes)})"
+            text = unmarked(text)
+            cells.append(f"`{text}`" if column.code else text)
+        yield _piped(cells)
 
 
-def _rich_table(
-    headers: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    numbers: Collection[int],
-    total: bool,
-    stream: IO[str],
-) -> None:
+def unmarked(text: str) -> str:
+    """``text`` as a cell of Markdown, nothing in it a mark."""
+    return text.replace("|", "\\|").replace("`", "")
+
+
+def _piped(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _print(table: Table, stream: IO[str]) -> None:
+    """A table on a terminal, its texts broken where they do not fit."""
     from rich import box
-    from rich.table import Table
+    from rich.table import Table as Shown
     from rich.text import Text
 
-    shown = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for i, header in enumerate(headers):
-        shown.add_column(
-            header,
-            justify="right" if i in numbers else "left",
-            no_wrap=i in numbers,
-            overflow="fold",
-        )
-    for n, row in enumerate(rows):
-        last = total and n + 1 == len(rows)
-        shown.add_row(*(Text(cell, _STYLES.get(cell, "")) for cell in row), end_section=last)
+    shown = Shown(box=box.SIMPLE_HEAD, pad_edge=False)
+    # The widest columns are broken first, so that numbers are last.
+    for column in table.columns:
+        side: Literal["left", "right"] = "right" if column.role == "number" else "left"
+        shown.add_column(column.title, justify=side, overflow="fold")
+    for entry in table.entries:
+        last = table.total and entry is table.entries[-1]
+        styles = {"verdict": entry.style, "name": "bold" if last else ""}
+        cells = zip(table.columns, entry.cells, strict=True)
+        shown.add_row(*(Text(text, styles.get(c.role, "")) for c, text in cells), end_section=last)
     _console(stream).print(shown)
 
 
-# -- ledgers -----------------------------------------------------------------------------------
-
-_COLUMNS = ("value", "cotangent", "statement", "intent", "zero")
+# -- words -------------------------------------------------------------------------------------
 
 
-def number(value: float | None) -> str:
-    """An error or a margin; nothing where there is none."""
-    if value is None or value == float("inf"):
-        return ""
-    return "0" if value == 0 else f"{value:.1e}"
-
-
-def error_columns(rows: Iterable[Row]) -> list[str]:
-    """The columns of errors that rows have, in the order they are shown."""
-    used = dict.fromkeys(c for row in rows for c in row.errors)
-    return [*(c for c in _COLUMNS if c in used), *(c for c in used if c not in _COLUMNS)]
-
-
-ELABORATED = "elaborated"
-"""What the column of Lean says of a declaration that it has nothing against."""
-
-
-def ledger(
-    found: Ledger,
-    stream: IO[str] | None = None,
-    *,
-    lean: Mapping[str, str] | None = None,
-    told: str = "",
-) -> None:
-    """Print a ledger: a row per obligation, then what a reader must know beside it.
-
-    Parameters
-    ----------
-    found
-        The ledger.
-    stream
-        Where to; standard output by default.
-    lean
-        What Lean says of each declaration, by name; it gets a column.
-    told
-        Lean's version and verdict, printed under the rows.
-    """
-    out = sys.stdout if stream is None else stream
-    lean = lean or {}
-    kept = error_columns(found.rows)
-    if is_terminal(out) and width(out) < WIDE:
-        headers = ["name", "worst", "margin", "verdict"]
-        rows = [[r.name, number(r.worst), number(r.margin), _verdict(r, lean)] for r in found.rows]
-        numbers: Collection[int] = (1, 2)
-    else:
-        headers = ["name", "kind", "sizes", *kept, "margin", "verdict"]
-        rows = [_wide(r, kept) for r in found.rows]
-        numbers = range(3, 4 + len(kept))
-        if lean:
-            headers.append("Lean")
-            rows = [[*row, lean.get(row[0], "")] for row in rows]
-    table(headers, rows, numbers=numbers, stream=out)
-    for line in after(found, width(out)):
-        out.write(line + "\n")
-    for paragraph in told.split("\n") if told else ():
-        for line in _paragraph(paragraph, width(out)):
-            out.write(line + "\n")
-    if found.further:
-        out.write("\n")
-        _further(found.further, out)
-    for line in _paragraph(summary(found), width(out)):
-        out.write(line + "\n")
-
-
-def _further(rows: Sequence[Row], out: IO[str]) -> None:
-    """What is claimed beside the file, what was found last."""
-    table(
-        ("beside the file", "error", "verdict", "found"),
-        [
-            [r.name, number(max(r.errors.values(), default=None)), r.verdict, "; ".join(r.notes)]
-            for r in rows
-        ],
-        numbers=(1,),
-        stream=out,
-    )
-
-
-def _verdict(row: Row, lean: Mapping[str, str]) -> str:
-    """A row's verdict, with Lean's where that is another."""
-    said = lean.get(row.name, ELABORATED)
-    return row.verdict if said == ELABORATED else f"{row.verdict}; Lean: {said}"
-
-
-def _wide(row: Row, kept: Sequence[str]) -> list[str]:
-    errors = [number(row.errors.get(c)) for c in kept]
-    return [row.name, row.kind, row.sizes, *errors, number(row.margin), row.verdict]
-
-
-def after(found: Ledger, wide: int = PLAIN_WIDTH) -> Iterator[str]:
-    """What stands under the rows: notes, zeros, the scale, what was left out."""
-    for row in found.rows:
-        for note in row.notes:
-            yield from _paragraph(f"{row.name}: {note}", wide)
-    for reason, zeros in reasons(found.zeros).items():
-        tensors = f"{len(zeros)} tensors" if len(zeros) > 1 else "1 tensor"
-        largest = number(max(z.found for z in zeros))
-        yield from _paragraph(f"zero by theory: {tensors}, {reason}; largest found {largest}", wide)
-        yield from _paragraph("  " + placed(zeros), wide)
-    yield from _paragraph(f"whole net: {found.scale}", wide)
-    for note in found.notes:
-        yield from _paragraph(f"left out: {note}", wide)
-
-
-def summary(found: Ledger) -> str:
-    """The ledger in a line."""
-    head = _held(found.rows)
-    if found.further:
-        head += f", and {_held(found.further)} beside the file"
-    worst = number(max((r.worst for r in found.rows), default=0.0)) or "0"
-    seeds = f"seed {found.seeds[0]}" if len(found.seeds) == 1 else f"{len(found.seeds)} seeds"
-    return (
-        f"{found.net}: {head}; worst error {worst}, bound {number(BOUND)}; {seeds}; "
-        f"{found.seconds:.1f} s"
-    )
-
-
-def _held(rows: Sequence[Row]) -> str:
-    failing = sum(r.verdict != "holds" for r in rows)
-    if failing:
-        return f"{failing} of {len(rows)} do not hold"
-    return f"{len(rows)} of {len(rows)} hold"
-
-
-def reasons(zeros: Iterable[Zero]) -> dict[str, list[Zero]]:
-    """Zeros by their reason, the place that the reason ends in left off."""
-    out: dict[str, list[Zero]] = {}
-    for zero in zeros:
-        out.setdefault(zero.reason.rpartition(" at ")[0] or zero.reason, []).append(zero)
-    return out
-
-
-def placed(zeros: Iterable[Zero]) -> str:
-    """Tensors layer by layer, each with the place its reason ends in: ``b2: eb (en), db (dn)``."""
-    layers: dict[str, list[str]] = {}
-    for zero in zeros:
-        layer, dot, tensor = zero.tensor.rpartition(".")
-        _, at, place = zero.reason.rpartition(" at ")
-        near = ", ".join(x.removeprefix(layer + dot) for x in place.split(", "))
-        layers.setdefault(layer, []).append(f"{tensor} ({near})" if at else tensor)
-    return "; ".join(f"{k}: {', '.join(v)}" if k else ", ".join(v) for k, v in layers.items())
-
-
-def _paragraph(text: str, wide: int) -> Iterator[str]:
+def paragraph(text: str, wide: int) -> Iterator[str]:
     """``text`` wrapped, further lines two columns in."""
     lead = len(text) - len(text.lstrip())
     line, room = " " * lead, max(20, wide)

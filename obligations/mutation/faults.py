@@ -10,14 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from itertools import permutations
 
 import networkx as nx
 
 from obligations.description import Net, Parameter, Shape
 from obligations.errors import ObligationsError
 from obligations.lean import Declaration, Environment, printer, syntax as s
-from obligations.ops import LOSS, LOSS_STRINGS, STRINGS, Operation, operations
+from obligations.ops import SEED, STRINGS, Operation, operations
 from obligations.statements import (
     INCOMING,
     Deriver,
@@ -25,6 +25,7 @@ from obligations.statements import (
     FanIn,
     Forward,
     Handed,
+    LossTerms,
     Obligation,
     ReadOf,
     Section,
@@ -368,13 +369,8 @@ class _Chain:
 
     def family(self) -> Iterator[Mutant]:
         """The gradient nodes of the block's strided layers, of the other padding."""
-        paddings = {
-            site.operation.padding
-            for site in self.fwd.sites.values()
-            if site.operation.padding is not None
-        }
-        for padding in sorted(paddings):
-            other: Literal["symmetric", "XLA"] = "XLA" if padding == "symmetric" else "symmetric"
+        others = {o for site in self.fwd.sites.values() for o in other_paddings(site.operation)}
+        for other in sorted(others):
             yield self.mutant(
                 "gradient nodes of the other padding",
                 f"the gradient nodes of {self.block} are {other}",
@@ -383,6 +379,13 @@ class _Chain:
 
 
 _PADDING = "step of the other padding"
+
+
+def other_paddings(operation: Operation) -> list[str]:
+    """How else the table pads the operation."""
+    word, stride, own = operation.key
+    keys = operations()
+    return [p for w, s, p in keys if (w, s) == (word, stride) and p is not None and p != own]
 
 
 def _exchange(mine: Operation, other: Operation) -> str:
@@ -614,12 +617,10 @@ def _other_padding(section: Section, obligation: Obligation) -> Iterator[Mutant]
     clauses = split_clauses(body)
     fwd = section.forwards[section.first.name]
     for i, slot in enumerate(obligation.slots):
-        operation = fwd.sites[slot.site].operation
-        if operation.padding is None:
+        others = other_paddings(fwd.sites[slot.site].operation)
+        if not others:
             continue
-        other: Literal["symmetric", "XLA"] = (
-            "XLA" if operation.padding == "symmetric" else "symmetric"
-        )
+        other = others[0]
         flipped = {k: replace(e, family=other) for k, e in section.emitted.items()}
         symbols = tuple(fwd.parameters[p].symbol for p in slot.parameters)
         covered = " and ".join(slot.parameters)
@@ -666,7 +667,7 @@ def threading_mutants(net: Net) -> Iterator[Mutant]:
                 Threaded(threading(replace(net, layers=tuple(order)))),
             )
     names = [x.name for x in layers]
-    cotangents = [LOSS, *net.capstone.outputs]
+    cotangents = [SEED, *net.capstone.outputs]
     for k, handed in enumerate(thread.handed):
         for new, fault, text in _handed(net, handed, names, cotangents):
             changed = (*thread.handed[:k], new, *thread.handed[k + 1 :])
@@ -686,7 +687,9 @@ def _handed(
     net: Net, handed: Handed, names: list[str], cotangents: list[str]
 ) -> Iterator[tuple[Handed, str, str]]:
     blocks = len(net.layers) - 2
-    for layer in _beside(names, handed.layer):
+    block, _ = net.block_of(handed.kind)
+    # A block without parameters takes no layer's weights.
+    for layer in _beside(names, handed.layer) if block.bundle else ():
         yield (
             replace(handed, layer=layer),
             "weights of a neighbour",
@@ -705,7 +708,6 @@ def _handed(
             "cotangent off by one",
             f"{handed.name} receives {incoming} instead of {handed.incoming}",
         )
-    block, _ = net.block_of(handed.kind)
     for kind in block.kinds:
         if kind.name != handed.kind:
             yield (
@@ -776,143 +778,46 @@ def field_mutants(net: Net, capstone: Declaration, env: Environment) -> Iterator
 
 # -- in the loss -------------------------------------------------------------------------------
 
+LOSS_SIGN, LOSS_STRING = "loss: sign", "loss: string exchanged"
+"""Faults that any loss can have; the others are its own."""
+
 
 def loss_mutants(net: Net, capstone: Declaration, lemma: Declaration) -> Iterator[Mutant]:
-    """Sign, α or 1/B lost, two of them exchanged, smoothing at the wrong target; strings."""
+    """The sign turned, what the loss itself offers, and its strings exchanged."""
+    terms = LossTerms(net)
+    graphs = list(_graph_faults(terms))
     if net.capstone.threaded:
         bound, body = split_lets(capstone.type)
-
-        for text, fault, value in _graph_faults(bound[0][2]):
-            changed = s.lets([(bound[0][0], bound[0][1], value), *bound[1:]], body)
-            yield Mutant(
-                fault, "", f"{capstone.name}: {text}", Whole(replace(capstone, type=changed))
-            )
+        name, type_, value = bound[0]
+        entries = s.Bin("-", s.Num(0), s.app(value, "i"))
+        negated = s.Bind("fun", (s.Binder(("i",), None, ""),), entries)
+        handed = ((fault, text, terms.cotangent(graph)) for fault, text, graph in graphs)
+        for fault, text, new in ((LOSS_SIGN, _SIGN, negated), *handed):
+            changed = replace(capstone, type=s.lets([(name, type_, new), *bound[1:]], body))
+            yield Mutant(fault, "", f"{capstone.name}: {text}", Whole(changed))
     assert isinstance(lemma.type, s.Bin)
+    derivatives = [
+        (f.fault, f.text, terms.filled(f.derivative)) for f in net.loss.faults if f.derivative
+    ]
     left, right = lemma.type.left, lemma.type.right
-    for text, fault, value in _graph_faults(left):
-        type_ = replace(lemma.type, left=value)
-        yield Mutant(fault, "", f"{lemma.name}, left: {text}", Whole(replace(lemma, type=type_)))
-    for text, fault, value in _derivative_faults(right):
-        type_ = replace(lemma.type, right=value)
-        yield Mutant(fault, "", f"{lemma.name}, right: {text}", Whole(replace(lemma, type=type_)))
+    rows = [
+        ("left", LOSS_SIGN, _SIGN, replace(lemma.type, left=s.Bin("-", s.Num(0), left))),
+        *(("left", fault, text, terms.row(graph=new)) for fault, text, new in graphs),
+        ("right", LOSS_SIGN, _SIGN, replace(lemma.type, right=s.Bin("-", s.Num(0), right))),
+        *(("right", fault, text, terms.row(derivative=new)) for fault, text, new in derivatives),
+    ]
+    for side, fault, text, row in rows:
+        yield Mutant(fault, "", f"{lemma.name}, {side}: {text}", Whole(replace(lemma, type=row)))
 
 
-def _negated(term: s.Term, indexed: bool) -> s.Term:
-    if indexed:
-        return s.Bin("-", s.Num(0), term)
-    body = s.Bin("-", s.Num(0), s.app(term, "i"))
-    return s.Bind("fun", (s.Binder(("i",), None, ""),), body)
+_SIGN = "the sign is turned"
 
 
-def _rewritten(term: s.Term, at: Callable[[s.Term], s.Term | None]) -> s.Term:
-    """``term`` with the subterms that ``at`` changes; the outermost first."""
-    new = at(term)
-    if new is not None:
-        return new
-    match term:
-        case s.App(fn, args):
-            return replace(
-                term,
-                fn=_rewritten(fn, at),
-                args=tuple(a if isinstance(a, s.NamedArg) else _rewritten(a, at) for a in args),
-            )
-        case s.Bin(_, left, right):
-            return replace(term, left=_rewritten(left, at), right=_rewritten(right, at))
-        case s.Bind(_, _, body):
-            return replace(term, body=_rewritten(body, at))
-    return term
-
-
-def _head(term: s.Term) -> str:
-    return term.fn.name if isinstance(term, s.App) and isinstance(term.fn, s.Ident) else ""
-
-
-def _graph_faults(term: s.Term) -> Iterator[tuple[str, str, s.Term]]:
-    """Of ``… den (smoothedLossCotGraph N K α B … logits t) …``."""
-    name = "smoothedLossCotGraph"
-
-    def put(change: Callable[[list[s.Term]], None]) -> s.Term:
-        def at(found: s.Term) -> s.Term | None:
-            if _head(found) != name:
-                return None
-            assert isinstance(found, s.App)
-            args = [a for a in found.args if not isinstance(a, s.NamedArg)]
-            change(args)
-            return replace(found, args=tuple(args))
-
-        return _rewritten(term, at)
-
-    def setting(place: int, value: s.Term) -> Callable[[list[s.Term]], None]:
-        return lambda args: args.__setitem__(place, value)
-
-    def swapping(a: int, b: int) -> Callable[[list[s.Term]], None]:
-        def swap(args: list[s.Term]) -> None:
-            args[a], args[b] = args[b], args[a]
-
-        return swap
-
-    indexed = _head(term) == "den"
-    yield "the sign is turned", "loss: sign", _negated(term, indexed)
-    yield "α is 0", "loss: α lost", put(setting(2, s.Num(0)))
-    yield "B is 1", "loss: 1/B lost", put(setting(3, s.Num(1)))
-    yield "α and B are exchanged", "loss: α and B exchanged", put(swapping(2, 3))
-    yield "logits and target are exchanged", "loss: wrong target", put(swapping(-2, -1))
-
-    def both(args: list[s.Term]) -> None:
-        args[-1] = args[-2]
-
-    yield "the target is the logits", "loss: wrong target", put(both)
-    first = 4
-    for i in range(len(LOSS_STRINGS)):
-        for j in range(len(LOSS_STRINGS)):
-            if i != j:
-                text = f"{LOSS_STRINGS[j]} stands for {LOSS_STRINGS[i]}"
-                new = put(setting(first + i, s.Ident(LOSS_STRINGS[j])))
-                yield text, "loss: string exchanged", new
-
-
-def _derivative_faults(term: s.Term) -> Iterator[tuple[str, str, s.Term]]:
-    """Of ``pdiv (fun z' _ => softCE K (smoothTarget K α T) z') LOGITS j 0 / B``."""
-    assert isinstance(term, s.Bin)
-    yield "the sign is turned", "loss: sign", _negated(term, True)
-    yield "1/B is lost", "loss: 1/B lost", term.left
-
-    def smooth(change: Callable[[s.App], s.Term]) -> s.Term:
-        def at(found: s.Term) -> s.Term | None:
-            if _head(found) != "smoothTarget":
-                return None
-            assert isinstance(found, s.App)
-            return change(found)
-
-        return _rewritten(term, at)
-
-    def argument(call: s.App, place: int) -> s.Term:
-        found = call.args[place]
-        assert not isinstance(found, s.NamedArg)
-        return found
-
-    yield "the target is not smoothed", "loss: α lost", smooth(lambda call: argument(call, 2))
-    yield (
-        "α is 0",
-        "loss: α lost",
-        smooth(lambda call: replace(call, args=(call.args[0], s.Num(0), call.args[2]))),
-    )
-    derivative = term.left
-    assert isinstance(derivative, s.App)
-    logits = derivative.args[1]
-    assert not isinstance(logits, s.NamedArg)
-    yield (
-        "the logits are smoothed instead of the target",
-        "loss: wrong target",
-        smooth(lambda call: replace(call, args=(*call.args[:2], logits))),
-    )
-    targets: list[s.Term] = []
-    smooth(lambda call: targets.append(argument(call, 2)) or call)  # type: ignore[func-returns-value]
-    yield (
-        "it is taken at the target instead of the logits",
-        "loss: wrong target",
-        replace(
-            term,
-            left=replace(derivative, args=(derivative.args[0], targets[0], *derivative.args[2:])),
-        ),
-    )
+def _graph_faults(terms: LossTerms) -> Iterator[tuple[str, str, s.Term]]:
+    """Graphs that stand for the loss's own: fault, text and term."""
+    loss = terms.loss
+    for f in loss.faults:
+        if f.graph:
+            yield f.fault, f.text, terms.filled(f.graph)
+    for old, new in permutations(loss.strings, 2):
+        yield LOSS_STRING, f"{new} stands for {old}", terms.filled(loss.graph, {old: s.Ident(new)})

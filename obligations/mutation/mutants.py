@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from operator import itemgetter
 from typing import Any, Literal
 
 import networkx as nx
@@ -46,8 +47,9 @@ from obligations.lean import (
     elaborate_declaration,
     syntax as s,
 )
-from obligations.ledger import BOUND
+from obligations.ledger import BOUND, Column, Table, Verdict, plain
 from obligations.mutation.faults import (
+    LOSS_STRING,
     Chains,
     Mutant,
     Threaded,
@@ -61,7 +63,7 @@ from obligations.mutation.faults import (
     threading_mutants,
     written_mutants,
 )
-from obligations.ops import LOSS, STRINGS, Array, definitions, names as table_names
+from obligations.ops import SEED, STRINGS, Array, definitions, names as table_names, operations
 from obligations.shadow import (
     Evaluator,
     leaves,
@@ -172,8 +174,7 @@ class Report:
         return tuple(o for o in silent if not o.compared and not o.slots)
 
     def table(self) -> dict[str, dict[str, int]]:
-        """By kind of fault: ``made``, ``refused``, ``compared``, ``numbers``, ``slots``,
-        ``equivalent``, ``unexplained``."""
+        """By kind of fault, how many there are in each of :data:`COLUMNS`."""
         out: dict[str, Counter[str]] = {}
         for o in self.outcomes:
             row = out.setdefault(o.mutant.fault, Counter())
@@ -189,13 +190,28 @@ class Report:
             row["unexplained"] += o.status == "unexplained"
         return {fault: {c: row[c] for c in COLUMNS} for fault, row in out.items()}
 
+    def totals(self) -> dict[str, int]:
+        """:meth:`table` over all kinds of faults."""
+        rows = self.table().values()
+        return {c: sum(row[c] for row in rows) for c in COLUMNS}
+
+    def shown(self) -> Table:
+        """:meth:`table` as a reader sees it."""
+        rows = [{"fault": fault, **counts} for fault, counts in self.table().items()]
+        columns: list[Column[Any]] = [
+            Column(key, itemgetter(key), heading=heading, role="number")
+            for key, heading in COLUMNS.items()
+        ]
+        fault: Column[Any] = Column("fault", itemgetter("fault"), heading=self.net, role="name")
+        return Table.of((fault, *columns), rows, total=("total", *self.totals().values()))
+
     def reasons(self) -> dict[str, int]:
         """How many faults are equivalent for each reason."""
         return dict(Counter(o.reason for o in self.outcomes if o.status == "equivalent"))
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Any:
         """Plain data, for ``--json``."""
-        return {
+        found = {
             "net": self.net,
             "ok": self.ok,
             "seconds": round(self.seconds, 3),
@@ -208,7 +224,7 @@ class Report:
                     "text": o.mutant.text,
                     "status": o.status,
                     "refused": o.refused,
-                    "compared": None if o.compared is None else list(o.compared),
+                    "compared": o.compared,
                     "numbers": o.numbers,
                     "slots": o.slots,
                     "reason": o.reason,
@@ -217,9 +233,19 @@ class Report:
                 for o in self.outcomes
             ],
         }
+        return plain.plain(found)
 
 
-COLUMNS = ("made", "refused", "compared", "numbers", "slots", "equivalent", "unexplained")
+COLUMNS = {
+    "made": "made",
+    "refused": "refused",
+    "compared": "comparison",
+    "numbers": "numbers",
+    "equivalent": "no effect",
+    "slots": "slots",
+    "unexplained": "unexplained",
+}
+"""What is counted of each kind of fault, with its heading, in the order it is shown."""
 
 
 # -- a block -----------------------------------------------------------------------------------
@@ -310,7 +336,7 @@ class Block:
         tally = Tally()
         self.base.one(o, ready.sample, ready.evaluator, tally, {})
         row = tally.row(o)
-        if row.verdict != "holds":
+        if not row.verdict.good:
             note = f": {row.notes[0]}" if row.notes else ""
             raise ObligationsError(f"{o.name} {row.verdict} before anything is changed{note}")
 
@@ -470,7 +496,7 @@ class Block:
             if tally.over():
                 return
         for note in misplaced(part.body, evaluator.env, at.point.case.fwd):
-            tally.worse("fails", note)
+            tally.worse(Verdict.FAILS, note)
 
     def _counted(
         self, o: Obligation, part: Constant, env: Environment, tied: set[str]
@@ -608,7 +634,7 @@ class WholeNetTrials:
         out: dict[str, s.Term] = {}
         layers = {x.name: x for x in self.net.layers}
         k = s.Ident(self.net.classes)
-        out[LOSS] = s.app("Vec", s.Bin("*", s.Ident("N"), k))
+        out[SEED] = s.app("Vec", s.Bin("*", s.Ident("N"), k))
         for handed in threads.threading(self.net).handed:
             layer = layers[handed.layer]
             block, kind = self.net.block_of(layer.kind)
@@ -935,7 +961,7 @@ class Bench:
                     new = lean.get(change.exchange.new.removeprefix("w."), "")
                     exchange = replace(change.exchange, old=lean[field_name], new=new)
                     return written_reason(exchange, block.section)
-        if isinstance(change, Whole) and mutant.fault == "loss: string exchanged":
+        if isinstance(change, Whole) and mutant.fault == LOSS_STRING:
             return _STRING
         if isinstance(change, Threaded):
             return self._thread_reason(change.thread)
@@ -998,21 +1024,24 @@ def written_reason(change: Written, section: Section) -> str:
     """Why an exchange of one name in a declaration changes no value."""
     if change.old in STRINGS:
         return _STRING
-    if not change.head and change.covers == ("b",):
+    roles = {p.symbol: p.role for op in operations().values() for p in op.parameters}
+    covers = [roles.get(symbol) for symbol in change.covers]
+    affine = "an affine layer's derivatives in its input and its weight have no bias in them"
+    if not change.head and covers == ["bias"]:
         return "a bias gradient is its channel's sum, whichever rows and columns a layer keeps"
     entry = table_names().get(change.head) or table_names().get(f"SHlo.{change.head}")
     if entry is None:
         entry = table_names().get(f"GradNodeB.{change.head}")
     if entry is not None and change.slot in entry.inert:
-        if change.slot == "b":
-            return "an affine layer's derivatives in its input and its weight have no bias in them"
+        if roles.get(change.slot) == "bias":
+            return affine
         return "a layer's derivative in its bias has neither weight nor input in it"
-    if change.head in definitions() and change.slot == "b":
-        return "an affine layer's derivatives in its input and its weight have no bias in them"
-    if change.covers == ("b",) and change.slot in ("W", "x", "v"):
+    if change.head in definitions() and roles.get(change.slot) == "bias":
+        return affine
+    if covers == ["bias"] and (roles.get(change.slot) == "weight" or change.slot in ("x", "v")):
         return "a layer's derivative in its bias has neither weight nor input in it"
-    if change.covers == ("W",) and change.slot == "b":
-        return "an affine layer's derivatives in its input and its weight have no bias in them"
+    if covers == ["weight"] and roles.get(change.slot) == "bias":
+        return affine
     if entry is not None and entry.definition is not None:
         from obligations.lean import parse_term
 
@@ -1025,10 +1054,10 @@ def written_reason(change: Written, section: Section) -> str:
         return ""
     # A definition's binder may be called as the parameter it is for.
     slot = parameters[change.slot].symbol if change.slot in parameters else change.slot
-    if slot == "b" and block_zero_reason(section, old.lean):
+    if roles.get(slot) == "bias" and block_zero_reason(section, old.lean):
         return "a bias before a BatchNorm is a constant per channel, which the BatchNorm removes"
     reads = section.emitted[section.first.name].reads
-    if slot == old.symbol == new.symbol == "β" and "β" in change.covers:
+    if slot == old.symbol == new.symbol and roles.get(slot) == "shift" and "shift" in covers:
         read = {reads[p.render].cotangent for p in (old, new)}
         if len(read) == 1:
             return "the two shifts are added into one sum, so that they have one gradient"

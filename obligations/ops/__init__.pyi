@@ -15,27 +15,21 @@ from .base import (
     Backward as Backward,
     Clause as Clause,
     Input as Input,
+    Loss as Loss,
     Mask as Mask,
     Name as Name,
+    Objection as Objection,
     Operation as Operation,
     Optimizer as Optimizer,
     Padding as Padding,
     Parameter as Parameter,
+    Precision as Precision,
     Stage as Stage,
     length as length,
 )
 from .core import Certificate as Certificate
 from .join import JOIN_TOKEN as JOIN_TOKEN, SUM_WORD as SUM_WORD
-from .loss import (
-    COTANGENT as COTANGENT,
-    LOSS as LOSS,
-    LOSS_STRINGS as LOSS_STRINGS,
-    ROW as ROW,
-    ROW_PROOF as ROW_PROOF,
-    ROWS as ROWS,
-    TARGET_SUMS_TO_ONE as TARGET_SUMS_TO_ONE,
-    smoothed_cotangent as smoothed_cotangent,
-)
+from .loss import SEED as SEED
 from .optimizer import SCALAR as SCALAR, applied as applied, atom as atom, named as named
 from .signatures import (
     Entry as Entry,
@@ -45,13 +39,16 @@ from .signatures import (
 )
 from .table import (
     by_token as by_token,
+    conventions as conventions,
     definitions as definitions,
     extended as extended,
     lookup as lookup,
+    losses as losses,
     names as names,
     operations as operations,
     optimizers as optimizers,
     per_table as per_table,
+    precisions as precisions,
     stages as stages,
     words as words,
 )

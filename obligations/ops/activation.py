@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from obligations.errors import nearest
 from obligations.ops.artifact import DY, Formula, X, between
-from obligations.ops.base import Array, Backward, Family, Input, Name, Operation
+from obligations.ops.base import (
+    Array,
+    Backward,
+    Convention,
+    Family,
+    Input,
+    Name,
+    Objection,
+    Operation,
+    Placed,
+)
 from obligations.ops.core import align
 
 
@@ -97,4 +109,25 @@ _NAMES = (
     ),
 )
 
-FAMILY = Family(operations=(RELU, RELU6), names=_NAMES)
+
+def _stated(
+    words: str, sites: Sequence[Placed], operations: Iterable[Operation]
+) -> Objection | None:
+    """The activations that the words name are those of the sites."""
+    table = {op.word for op in operations if op.role == "activation"}
+    used = {op.word for op, _ in sites} & table
+    named = set(re.findall(r"\w+", words)) - {"and"}
+    for word in sorted(named - used):
+        if word not in table:
+            return Objection(f"unknown activation '{word}'", nearest(word, table))
+        return Objection(f"the convention says {word}, but no site is a {word}")
+    for word in sorted(used - named):
+        return Objection(f"the convention does not say {word}, but a site is a {word}")
+    return None
+
+
+FAMILY = Family(
+    operations=(RELU, RELU6),
+    names=_NAMES,
+    conventions=(Convention("activation", check=_stated),),
+)

@@ -24,13 +24,14 @@ NumPy values
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
+from obligations.errors import nearest
 from obligations.ops.artifact import Expression, Formula, Matched
 
 Array = npt.NDArray[Any]
@@ -145,6 +146,26 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class Form:
+    """One way to write a clause.
+
+    Attributes
+    ----------
+    text
+        Template of the clause.
+    proof
+        Template of the proof term of the clause: ``convWTiedB_holds``.
+    index
+        Where the clause is written out as a ``∀``: the bound index it introduces, to which the
+        proof term is applied.
+    """
+
+    text: str
+    proof: str
+    index: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Clause:
     """How a bundle ties one parameter, or a pair, to the cotangent it reads.
 
@@ -152,23 +173,23 @@ class Clause:
     ----------
     covers
         Symbols of the parameters this clause ties.
-    f32, switch
-        Templates of the clause without and with the precision flag (``switch`` is ``None`` where
-        no render switches the node: the ``f32`` form is then used in both cases).
-    proof_f32, proof_switch
-        Templates of the proof term of the clause: ``convWTiedB_holds``. Where the clause is
-        written out as a ``∀``, the term is applied to the index and ``index`` names it.
-    index_f32, index_switch
-        The bound index a written-out clause introduces before its proof term, or ``None``.
+    plain
+        How it is written, unless a setting has a form of its own.
+    at
+        Forms by the setting that has them: the node that a render switches, at ``"switch"``.
     """
 
     covers: tuple[str, ...]
-    f32: str
-    proof_f32: str
-    switch: str | None = None
-    proof_switch: str | None = None
-    index_f32: str | None = None
-    index_switch: str | None = None
+    plain: Form
+    at: tuple[tuple[str, Form], ...] = ()
+
+    def form(self, setting: str) -> Form:
+        """The form under a value of the setting ``precision``."""
+        return dict(self.at).get(setting, self.plain)
+
+    def forms(self) -> tuple[Form, ...]:
+        """Every form, those of a setting first."""
+        return (*dict(self.at).values(), self.plain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,6 +466,260 @@ class FileDefinition:
     doc: str
 
 
+Values = Mapping[str, Array]
+"""Values of a loss's binders by name: :attr:`Loss.constants` and :attr:`Loss.data`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value that a loss's statements take beside the logits.
+
+    Attributes
+    ----------
+    name
+        Its binder, and its symbol in the loss's templates.
+    type
+        Template of its Lean type over ``N`` and ``K``: ``ℝ``, ``Vec (N * (1 * K))``.
+    draw
+        ``(rng, n, k)``: a random value of ``n`` examples and ``k`` classes, ``(1, 1)`` for ``ℝ``
+        and ``(1, n * k)`` for a row of each example.
+    """
+
+    name: str
+    type: str
+    draw: Callable[[np.random.Generator, int, int], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class LossFault:
+    """One thing wrong in a loss's statements.
+
+    Attributes
+    ----------
+    fault
+        What kind of fault: ``loss: sign``.
+    text
+        What was changed, in one sentence.
+    graph, derivative
+        The template that stands instead of the loss's own of that name; one of them is given.
+    """
+
+    fault: str
+    text: str
+    graph: str = ""
+    derivative: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class LossClaim:
+    """What is said of the loss row at data of one sort: that it holds, or that it must not.
+
+    Attributes
+    ----------
+    at
+        At which data, after ``the loss row at``: ``one-hot targets``.
+    data
+        The values, as :attr:`Given.draw` gives them.
+    without
+        Where the row must not hold: what the data are, for the note.
+    """
+
+    at: str
+    data: Values
+    without: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SoftmaxSeed:
+    """A cotangent at the logits that is ``(softmax(z) - kept · t - uniform) / batch``.
+
+    That is the form in which an artifact's loss is recognised.
+
+    Attributes
+    ----------
+    constants
+        ``(kept, batch)`` to the loss's constants, each ``(1, 1)``.
+    due
+        ``(constants, k)`` to ``kept`` and ``uniform``, as the loss has them for ``k`` classes.
+    chosen
+        The constant that an artifact is free to choose between 0 and 1, unless the description
+        says :attr:`plain`.
+    share
+        What a sentence calls ``uniform``.
+    plain
+        How the words begin by which a description says that ``chosen`` is 0.
+    """
+
+    constants: Callable[[float, float], Values]
+    due: Callable[[Values, int], tuple[float, float]]
+    chosen: str
+    share: str
+    plain: str
+
+
+LossFunction = Callable[[int, int, Values, Array], Array]
+"""``(n, k, given, z)``: ``n`` examples of ``k`` classes, the loss's binders by name, and the
+logits ``z``, ``(p, n * k)``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A loss of the logits, everything the tool knows of it.
+
+    Templates are over ``N``, ``K`` (the classes), the names of :attr:`constants`, :attr:`data` and
+    :attr:`strings`, and ``logits``, which is :attr:`rows` at the net's output.
+
+    Attributes
+    ----------
+    word
+        What a sentence calls it, and its key in the table.
+    says
+        How the words on the loss in a net's conventions begin.
+    value
+        The loss in NumPy, ``(p, 1)``: a sum over the examples, divided as the loss says.
+    gradient
+        Its cotangent at the logits by the emitted formula, ``(p, n * k)``.
+    constants, data
+        What its statements bind beside the net: constants before the weights, and data, with a
+        row for each example, after the net's input.
+    strings
+        Names of constants in its graph, on which no value depends.
+    divisor
+        The constant that the sum over the examples is divided by; empty where it is ``N`` itself.
+    graph
+        Template of the emitted graph of its cotangent.
+    derivative
+        Template of the loss's derivative in logit ``j`` of example ``n``.
+    proof
+        Template of the proof of :attr:`row`.
+    of_sizes, of_data
+        Hypotheses of the row, as names and templates: those on ``K``, after it, and those on the
+        data, last.
+    bound
+        Names that the templates bind, which no binder of a net may have.
+    marks
+        Library names by which an equation of a file is recognised as this loss's row.
+    says_row
+        What the row states, as sentences of a docstring.
+    faults
+        What can go wrong in its statements, beside the sign and an exchange of strings.
+    claims
+        ``(rng, n, k)``: what is said of the row at data of further sorts.
+    softmax
+        How an artifact's coefficients are read, where the cotangent is a softmax less a target.
+    rows
+        Template of the logits ``z``, one row an example, as :attr:`graph` takes them.
+    cotangent
+        Template over ``graph`` of the cotangent at the logits.
+    row
+        Template over ``graph`` and ``derivative`` of the loss row: at ``n`` and ``j`` the emitted
+        cotangent is the derivative.
+    """
+
+    word: str
+    says: tuple[str, ...]
+    value: LossFunction
+    gradient: LossFunction
+    constants: tuple[Given, ...]
+    data: tuple[Given, ...]
+    divisor: str
+    graph: str
+    derivative: str
+    proof: str
+    marks: tuple[str, ...]
+    says_row: str
+    strings: tuple[str, ...] = ()
+    of_sizes: tuple[tuple[str, str], ...] = ()
+    of_data: tuple[tuple[str, str], ...] = ()
+    bound: tuple[str, ...] = ()
+    faults: tuple[LossFault, ...] = ()
+    claims: Callable[[np.random.Generator, int, int], tuple[LossClaim, ...]] | None = None
+    softmax: SoftmaxSeed | None = None
+    rows: str = "rowB N K z"
+    cotangent: str = "unrowB N K (den graph)"
+    row: str = "den graph (finProdFinEquiv (n, finProdFinEquiv ((0 : Fin 1), j))) = derivative"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every name that its statements bind."""
+        given = [g.name for g in (*self.constants, *self.data)]
+        return frozenset((*given, *self.strings, *self.bound, *dict(self.of_sizes + self.of_data)))
+
+    def draw(
+        self, given: Iterable[Given], rng: np.random.Generator, n: int, k: int
+    ) -> dict[str, Array]:
+        """Random values of some of its binders, in order."""
+        return {g.name: g.draw(rng, n, k) for g in given}
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Why what a description says of a convention is not so, and what would be."""
+
+    message: str
+    hint: str = ""
+
+
+Placed = tuple[Operation, Mapping[str, Any]]
+"""An operation as a site has it, with its sizes by axis and kernel side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Convention:
+    """A rule of the rendered chain that a net's description states in words.
+
+    Attributes
+    ----------
+    name
+        How its line begins.
+    values
+        What may stand there; empty where any words may.
+    open_ended
+        Whether more words may follow a value.
+    unknown
+        The message where no value stands there, ``{}`` being what does.
+    missing
+        What is said where a description leaves it out; ``None`` where it may.
+    check
+        ``(words, sites, operations)``: what in the net's sites, or among the operations of the
+        table, contradicts the words.
+    """
+
+    name: str
+    values: tuple[str, ...] = ()
+    open_ended: bool = False
+    unknown: str = ""
+    missing: Objection | None = None
+    check: Callable[[str, Sequence[Placed], Iterable[Operation]], Objection | None] | None = None
+
+    def value(self, words: str) -> str | None:
+        """The value that stands at the head of ``words``; ``None`` where none does."""
+        fits = [v for v in self.values if words == v or (self.open_ended and words.startswith(v))]
+        return max(fits, key=len, default=None)
+
+    def objection(self, words: str) -> Objection:
+        """That ``words`` are none of its values."""
+        hint = nearest(words, self.values)
+        if self.open_ended:
+            hint = f"it begins with {' or '.join(self.values)}"
+        return Objection(self.unknown.format(words), hint)
+
+
+@dataclass(frozen=True, slots=True)
+class Precision:
+    """A value of the setting ``precision``, which every net has.
+
+    ``switched`` says that the statements take the flag :data:`FLAG`, and that a clause has its
+    switched form where there is one; ``says``, what a file's header tells of it; ``imports`` are
+    the library's modules that a file needs for it.
+    """
+
+    word: str
+    switched: bool
+    says: str
+    imports: tuple[str, ...] = ()
+
+
 def _entries(of: type) -> Any:
     return field(default=(), metadata={"of": of})
 
@@ -469,4 +744,7 @@ class Family:
     names: tuple[Name, ...] = _entries(Name)
     stages: tuple[Stage, ...] = _entries(Stage)
     definitions: tuple[FileDefinition, ...] = _entries(FileDefinition)
+    losses: tuple[Loss, ...] = _entries(Loss)
+    conventions: tuple[Convention, ...] = _entries(Convention)
+    precisions: tuple[Precision, ...] = _entries(Precision)
     optimizers: tuple[Optimizer, ...] = _entries(Optimizer)

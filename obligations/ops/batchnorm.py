@@ -21,7 +21,9 @@ from obligations.ops.base import (
     Array,
     Backward,
     Clause,
+    Convention,
     Family,
+    Form,
     Input,
     Name,
     Operation,
@@ -296,9 +298,11 @@ BATCHNORM = Operation(
     clauses=(
         Clause(
             covers=("γ", "β"),
-            f32="GradNodeB.BnPairTiedB N c h w vN epsStr cotN ε γ β"
-            " (reassocB N c h w x) (reassocB N c h w cot)",
-            proof_f32="bnPairTiedB_holds",
+            plain=Form(
+                "GradNodeB.BnPairTiedB N c h w vN epsStr cotN ε γ β"
+                " (reassocB N c h w x) (reassocB N c h w cot)",
+                "bnPairTiedB_holds",
+            ),
         ),
     ),
     spread=lambda dims: dims["N"] * dims["h"] * dims["w"],
@@ -307,4 +311,10 @@ BATCHNORM = Operation(
     artifact=normalised(("N", "h", "w"), ("N", "h", "w"), "batch"),
 )
 
-FAMILY = Family(operations=(BATCHNORM,), names=_NAMES)
+FAMILY = Family(
+    operations=(BATCHNORM,),
+    names=_NAMES,
+    conventions=(
+        Convention("batchnorm", values=("batch",), unknown="unknown statistics of BatchNorm '{}'"),
+    ),
+)

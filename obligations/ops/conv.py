@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from obligations.ops.activation import RELU, RELU6
-from obligations.ops.base import Array
+from obligations.ops.base import Array, Convention, Objection, Precision
 from obligations.ops.core import join, split
 from obligations.ops.layer import Kernel, Layer, family, pad, stage
 
@@ -111,15 +113,43 @@ XLA = Layer(
     " its VJP is linear in the cotangent, so the point it is taken at does not matter.",
 )
 
-FAMILY = family(
-    PLAIN,
-    STRIDED,
-    XLA,
-    stages=(
-        stage("cbReluB", PLAIN, RELU),
-        stage("cbReluStridedB", STRIDED, RELU),
-        stage("projB", PLAIN, None, "projLayer"),
-        stage("projStridedB", STRIDED, None),
-        stage("cbrB", PLAIN, RELU6),
+_CONVENTIONS = (
+    Convention(
+        "padding",
+        values=("symmetric", "XLA"),
+        unknown="unknown padding '{}'",
+        missing=Objection(
+            "the conventions do not say the padding of stride-2 sites",
+            "add a line `padding symmetric` or `padding XLA`",
+        ),
+    ),
+    Convention("biases"),
+)
+
+FAMILY = replace(
+    family(
+        PLAIN,
+        STRIDED,
+        XLA,
+        stages=(
+            stage("cbReluB", PLAIN, RELU),
+            stage("cbReluStridedB", STRIDED, RELU),
+            stage("projB", PLAIN, None, "projLayer"),
+            stage("projStridedB", STRIDED, None),
+            stage("cbrB", PLAIN, RELU6),
+        ),
+    ),
+    conventions=_CONVENTIONS,
+    # A weight node is the one thing a render switches between precisions.
+    precisions=(
+        Precision(
+            "switch",
+            switched=True,
+            says="`bf16` chooses the gradient node of every convolution weight: `false` is the f32"
+            " node, `true` the bf16 one read at the identity rounding. Biases, BatchNorm and dense"
+            " nodes exist in one form only.",
+            imports=("Foundation.GradNodesBAt",),
+        ),
+        Precision("f32", switched=False, says="Every gradient node is the f32 one."),
     ),
 )

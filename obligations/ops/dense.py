@@ -12,6 +12,7 @@ from obligations.ops.base import (
     Backward,
     Clause,
     Family,
+    Form,
     Input,
     Name,
     Operation,
@@ -130,14 +131,12 @@ DENSE = Operation(
     clauses=(
         Clause(
             covers=("W",),
-            f32="GradNodeB.DenseWTiedB N xN cotN x W b cot",
-            proof_f32="denseWTiedB_holds",
+            plain=Form("GradNodeB.DenseWTiedB N xN cotN x W b cot", "denseWTiedB_holds"),
         ),
         # The bias gradient reads no input: the library states it at zero.
         Clause(
             covers=("b",),
-            f32="GradNodeB.DenseBTiedB N cotN W (fun _ => 0) b cot",
-            proof_f32="denseBTiedB_holds",
+            plain=Form("GradNodeB.DenseBTiedB N cotN W (fun _ => 0) b cot", "denseBTiedB_holds"),
         ),
     ),
 )

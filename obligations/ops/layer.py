@@ -25,6 +25,7 @@ from obligations.ops.base import (
     Clause,
     Family,
     FileDefinition,
+    Form,
     Input,
     Kernel as Sides,
     Name,
@@ -453,14 +454,11 @@ def _clause(layer: Layer, gradient: _Gradient) -> Clause:
     else:
         index, end = gradient.entry.partition(" ")[0], gradient.end(layer, "GradB_den")
         f32, proof = gradient.every, f"GradNodeB.${{node}}{end} {gradient.arguments} {index}"
-    return Clause(
-        covers=(gradient.parameter,),
-        f32=layer.lean(f32),
-        proof_f32=layer.lean(proof),
-        switch=layer.lean(_tie(gradient, at)) if at else None,
-        proof_switch=layer.lean(f"${{node}}{at}_holds bf16") if at else None,
-        index_f32=index,
-    )
+    plain = Form(layer.lean(f32), layer.lean(proof), index)
+    if not at:
+        return Clause((gradient.parameter,), plain)
+    switch = Form(layer.lean(_tie(gradient, at)), layer.lean(f"${{node}}{at}_holds bf16"))
+    return Clause((gradient.parameter,), plain, (("switch", switch),))
 
 
 # -- what the table takes -------------------------------------------------------------------------

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from obligations.ops.artifact import Matched
-from obligations.ops.base import Array, Backward, Family, Input, Kernel, Name, Operation
+from obligations.ops.base import (
+    Array,
+    Backward,
+    Convention,
+    Family,
+    Input,
+    Kernel,
+    Name,
+    Objection,
+    Operation,
+    Placed,
+)
 from obligations.ops.core import align, join, split
 from obligations.ops.layer import taps
 
@@ -165,4 +177,23 @@ _NAMES = (
     ),
 )
 
-FAMILY = Family(operations=(MAX_POOL, AVERAGE_POOL), names=_NAMES)
+
+def _stated(
+    words: str, sites: Sequence[Placed], operations: Iterable[Operation]
+) -> Objection | None:
+    """The pools of the sites have the window and stride that the words begin with."""
+    pools = [(op, sizes) for op, sizes in sites if op.window_gap is not None]
+    if not pools:
+        return Objection("the convention speaks of pools, but no site is one")
+    for op, sizes in pools:
+        text = f"{sizes['kH']}×{sizes['kW']} stride {op.stride}"
+        if re.match(rf"{text}\b", words.replace("x", "×")) is None:
+            return Objection(f"a site is {text}, and the convention says not")
+    return None
+
+
+FAMILY = Family(
+    operations=(MAX_POOL, AVERAGE_POOL),
+    names=_NAMES,
+    conventions=(Convention("pool", check=_stated),),
+)

@@ -17,15 +17,19 @@ from typing import Any, ParamSpec, TypeVar
 
 from obligations.ops.base import (
     Backward,
+    Convention,
     Family,
     FileDefinition,
+    Loss,
     Name,
     Operation,
     Optimizer,
     Padding,
+    Precision,
     Stage,
 )
 from obligations.ops.join import JOIN_TOKEN
+from obligations.ops.loss import convention
 
 _Key = TypeVar("_Key")
 _Value = TypeVar("_Value")
@@ -87,6 +91,22 @@ class Table:
         return _table((o.word, o) for f in self.families for o in f.optimizers)
 
     @cached_property
+    def losses(self) -> Mapping[str, Loss]:
+        """Every loss by the words that a description may begin with."""
+        return _table((words, x) for f in self.families for x in f.losses for words in x.says)
+
+    @cached_property
+    def conventions(self) -> Mapping[str, Convention]:
+        """What a description may state, by name; the loss may be any of the table."""
+        own = [c for f in self.families for c in f.conventions]
+        return _table((c.name, c) for c in (*own, convention(tuple(self.losses))))
+
+    @cached_property
+    def precisions(self) -> Mapping[str, Precision]:
+        """The values of the setting every net has, the default first."""
+        return _table((p.word, p) for f in self.families for p in f.precisions)
+
+    @cached_property
     def by_token(self) -> Mapping[str, tuple[tuple[Operation, Backward], ...]]:
         """The steps a render's backward token can stand for; none for the fan-in ``addVB``."""
         table: dict[str, tuple[tuple[Operation, Backward], ...]] = {JOIN_TOKEN: ()}
@@ -127,10 +147,14 @@ def per_table(build: Callable[_P, _Value]) -> Callable[_P, _Value]:
     return kept
 
 
+Entry = (
+    Family | Operation | Name | Stage | FileDefinition | Loss | Convention | Precision | Optimizer
+)
+"""What can be added to the table."""
+
+
 @contextmanager
-def extended(
-    *entries: Family | Operation | Name | Stage | FileDefinition | Optimizer,
-) -> Iterator[Table]:
+def extended(*entries: Entry) -> Iterator[Table]:
     """A table with more entries, for as long as the context lasts.
 
     Parameters
@@ -165,8 +189,8 @@ def extended(
         kind = f.metadata["of"]
         single[f.name] = tuple(e for e in entries if isinstance(e, kind))
     table = Table((*current().families, *families, Family(**single)))
-    for name in ("operations", "names", "definitions", "optimizers", "by_token"):
-        getattr(table, name)  # two entries of one key are told here
+    for f in fields(Family):
+        getattr(table, f.name)  # two entries of one key are told here
     token = _ADDED.set(table)
     try:
         yield table
@@ -208,6 +232,21 @@ def definitions() -> Mapping[str, FileDefinition]:
 def optimizers() -> Mapping[str, Optimizer]:
     """Every optimizer by its word."""
     return current().optimizers
+
+
+def losses() -> Mapping[str, Loss]:
+    """Every loss by the words that a description may begin with."""
+    return current().losses
+
+
+def conventions() -> Mapping[str, Convention]:
+    """What a description may state, by name; the loss may be any of the table."""
+    return current().conventions
+
+
+def precisions() -> Mapping[str, Precision]:
+    """The values of the setting every net has, the default first."""
+    return current().precisions
 
 
 def by_token() -> Mapping[str, tuple[tuple[Operation, Backward], ...]]:

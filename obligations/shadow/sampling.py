@@ -205,15 +205,16 @@ def _length(type_: s.Term, sizes: Mapping[str, int]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NetPoint:
-    """A sampled narrow net: batch, classes, weights, input, targets, loss constants, cotangent."""
+    """A sampled narrow net: batch, classes, weights, input, what the loss takes, cotangent.
+
+    ``given`` has the loss's constants and data by name; ``g`` is any cotangent at the logits.
+    """
 
     batch: int
     classes: int
     weights: Record
     x: Array
-    target: Array
-    alpha: Array
-    divisor: Array
+    given: Mapping[str, Array]
     g: Array
     options: Mapping[str, Array | None]
     margins: Mapping[str, Margins]
@@ -270,8 +271,7 @@ def sample_net(
     entered, _ = net.block_of(whole.stops[0].kind)
     sizes0 = whole.sizes(0, batch, classes)
     x = rng.normal(0.0, 1.5, (1, element_count(entered.input_shape, sizes0)))
-    raw = rng.uniform(0.1, 1.0, (batch, classes))
-    target = (raw / raw.sum(axis=1, keepdims=True)).reshape(1, -1)
+    data = net.loss.draw(net.loss.data, rng, batch, classes)
     options: dict[str, Array | None] = {}
     for option in net.options:
         at = next(
@@ -291,9 +291,7 @@ def sample_net(
         classes,
         weights,
         x,
-        target,
-        np.array([[rng.uniform(0.05, 0.3)]]),
-        np.array([[rng.uniform(2.0, 5.0)]]),
+        data | net.loss.draw(net.loss.constants, rng, batch, classes),
         rng.normal(0.0, 1.0, (1, batch * classes)),
         options,
         found,

@@ -79,7 +79,7 @@ def _step(operation: Operation, symbol: str) -> Constant:
 
 @per_table
 def _nodes(operation: Operation) -> tuple[tuple[tuple[str, ...], Constant], ...]:
-    """Per clause, what it covers and its ``f32`` form as a proposition."""
+    """Per clause, what it covers and its plain form as a proposition."""
     env = _environment()
     out = []
     strings = s.Binder(STRINGS, s.Ident("String"))
@@ -87,7 +87,7 @@ def _nodes(operation: Operation) -> tuple[tuple[tuple[str, ...], Constant], ...]
     for i, clause in enumerate(operation.clauses):
         name = f"clause.{_key(operation)}.{i}"
         groups = (*_binders(operation), strings, cot)
-        constant = env.declare(name, groups, s.Ident("Prop"), template(clause.f32))
+        constant = env.declare(name, groups, s.Ident("Prop"), template(clause.plain.text))
         out.append((clause.covers, constant))
     return tuple(out)
 

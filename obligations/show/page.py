@@ -7,14 +7,26 @@ does not is said in words and with a mark, and what does not hold stands first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from obligations.errors import Source
-from obligations.ledger import BOUND
+from obligations.ledger import (
+    Column,
+    Line,
+    Table,
+    further_table,
+    ledger_table,
+    legend,
+    number,
+    placed,
+    reasons,
+    summary,
+    worst,
+)
 
 if TYPE_CHECKING:
     import jinja2
@@ -23,33 +35,9 @@ if TYPE_CHECKING:
     from obligations.confirm import FileLedger
     from obligations.description import Net
     from obligations.diff import Comparison
-    from obligations.ledger import Ledger, Row, Zero
+    from obligations.ledger import Ledger, Zero
     from obligations.show.model import Picture
     from obligations.statements import Difference, Section
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """A row of a table; ``ok`` is None where nothing is judged, ``notes`` stand under it."""
-
-    cells: tuple[str, ...]
-    ok: bool | None = None
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table; the first column names the row.
-
-    ``numbers`` are the columns set to the right, ``code`` those set as code; ``verdict`` is the
-    column that gets the mark.
-    """
-
-    headers: tuple[str, ...]
-    entries: tuple[Entry, ...]
-    numbers: frozenset[int] = frozenset()
-    code: frozenset[int] = frozenset({0})
-    verdict: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +104,6 @@ def net_chapter(
     ledger
         What was confirmed; None where the differences kept it from being so.
     """
-    from obligations.ledger import summary
-
     parts: list[Part] = []
     if differences:
         parts.append(
@@ -145,31 +131,14 @@ def diff_chapter(found: Comparison, sections: Mapping[str, Section] | None = Non
     """Two files compared: the pieces that differ, every declaration, and a net's blocks."""
     from obligations import diff
 
-    details = tuple(diff.details(found))
-    entries = []
-    for name, pair in zip(diff.short_names(found), found.pairs, strict=True):
-        places = ("" if p is None else f"{p[0]}:{p[1]}" for p in pair.places)
-        entries.append(Entry((name, pair.said, *places), pair.agrees))
-    table = Table(
-        ("declaration", "verdict", "A", "B"),
-        _first(entries),
-        numbers=frozenset({2, 3}),
-        verdict=1,
-    )
+    pairs = diff.named(found)
     pieces = []
-    for name, pair in details:
-        lines = list(pair.notes)
-        for d in pair.differences:
-            lines.append(f"{d.note}:" if d.note else "differs:")
-            for word, side in (("A", d.left), ("B", d.right)):
-                if side is None:
-                    lines.append(f"  {word}  nothing")
-                else:
-                    lines.append(f"  {word}  {f'{side.line}:{side.column}':8} {side.text}")
-        if pair.more:
-            lines.append(f"and {pair.more} more")
-        pieces.append(Finding(name, (pair.said,), tuple(lines)))
-    parts = [Part("Declarations", (f"A is {found.left}, B is {found.right}.",), table=table)]
+    for name, pair in pairs:
+        lines = tuple(f"{words}{piece}" for words, piece, _ in diff.details(pair))
+        if lines:
+            pieces.append(Finding(name, (pair.said,), lines))
+    words = (f"A is {found.left}, B is {found.right}.",)
+    parts = [Part("Declarations", words, table=_paged(diff.table(pairs)))]
     if pieces:
         parts.insert(0, Part("Differences", findings=tuple(pieces)))
     if sections is not None:
@@ -187,36 +156,19 @@ def file_chapter(
     allow_unknown: bool = False,
 ) -> Chapter:
     """A Lean file checked: what is wrong, a row for each declaration, its net's blocks."""
-    from obligations.confirm import BAD
-
-    refused = BAD if allow_unknown else BAD | {"not evaluable"}
     ledger = found.ledger
     wrong = []
     for row, place in zip(ledger.rows, found.places, strict=True):
-        if row.verdict in refused:
-            _, *lines = place.shown.split("\n") if place.shown else ("", *row.notes)
-            at = f"{ledger.net}:{place.line}:{place.column}"
-            said = f"{row.name}: {row.verdict}"
-            if place.shown:
-                said = place.shown.split("\n")[0].removeprefix(f"{at}: ")
-            wrong.append(Finding(at, (said,), _outdented(lines)))
+        if row.verdict.judged(allow_unknown=allow_unknown) is False:
+            first, *lines = place.shown.split("\n") if place.shown else ("", *row.notes)
+            # Trouble within a declaration has a place of its own.
+            at, _, said = first.partition(": error: ")
+            at = at or f"{ledger.net}:{place.line}:{place.column}"
+            wrong.append(Finding(at, (said or f"{row.name}: {row.verdict}",), _outdented(lines)))
     parts = [Part("Findings", findings=tuple(wrong))] if wrong else []
-    rows = [
-        Entry(
-            (*cells[:4], str(place.line), *cells[4:]),
-            True if row.verdict == "holds" else False if row.verdict in refused else None,
-            () if row.verdict in refused else row.notes,
-        )
-        for row, cells, place in zip(ledger.rows, _cells(ledger.rows), found.places, strict=True)
-    ]
-    columns = _columns(ledger.rows)
-    table = Table(
-        (*columns[:4], "line", *columns[4:]),
-        _first(rows),
-        numbers=frozenset(range(4, len(columns) + 1)),
-        verdict=1,
-    )
-    parts.append(Part("Ledger", (_READING,), table=table))
+    # What is wrong has its notes among the findings.
+    table = ledger_table(found.lines(), allow_unknown=allow_unknown, told=False)
+    parts.append(Part("Ledger", legend(table, ledger.rows), table=_paged(table)))
     parts += _zeros_part(ledger.zeros)
     if sections is not None:
         parts.append(blocks_part(sections))
@@ -235,17 +187,8 @@ def audit_chapter(found: Audit, sections: Mapping[str, Section] | None = None) -
         at = f"{found.source.name}:{span.line}:{span.column}"
         wrong.append(Finding(at, (head.removeprefix(f"{at}: "),), _outdented(lines)))
     parts = [Part("Differences", findings=tuple(wrong))] if wrong else []
-    entries = [
-        Entry((r.convention, r.said, r.stated, r.note), r.ok if r.judged else None)
-        for r in found.rows
-    ]
-    table = Table(
-        ("convention", "verdict", "description", "found"),
-        _first(entries),
-        code=frozenset(),
-        verdict=1,
-    )
-    parts.append(Part("Conventions", (f"{found.net} against the artifact.",), table=table))
+    words = (f"{found.net} against the artifact.",)
+    parts.append(Part("Conventions", words, table=_paged(found.table())))
     if sections is not None:
         parts.append(blocks_part(sections))
     said = audit.summary(found).removeprefix(f"{found.net}: ")
@@ -271,96 +214,29 @@ def _outdented(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(x[lead:] for x in lines)
 
 
-_READING = (
-    "Numbers are relative errors; a row holds up to {bound}. Value and cotangent: a definition "
-    "against the forward and its derivative. Statement: its two sides. Intent: each gradient node "
-    "against the derivative of the whole block, or net, in that parameter. Zero: what theory makes "
-    "zero. Margin: the smallest distance of a sample from a kink."
-).format(bound=f"{BOUND:.0e}")
-
-
-def _columns(rows: Sequence[Row]) -> tuple[str, ...]:
-    from obligations.ledger import error_columns
-
-    return ("name", "verdict", "kind", "sizes", *error_columns(rows), "margin")
-
-
-def _cells(rows: Sequence[Row]) -> list[tuple[str, ...]]:
-    """The rows of a ledger under :func:`_columns`."""
-    from obligations.ledger import error_columns, number
-
-    kept = error_columns(rows)
-    return [
-        (
-            row.name,
-            row.verdict,
-            row.kind,
-            row.sizes,
-            *(number(row.errors.get(c)) for c in kept),
-            number(row.margin),
-        )
-        for row in rows
-    ]
-
-
 def ledger_parts(ledger: Ledger) -> list[Part]:
     """A ledger: its rows, what is claimed beside them, what theory makes zero."""
-    columns = _columns(ledger.rows)
-    rows = [
-        Entry(cells, row.verdict == "holds", row.notes)
-        for row, cells in zip(ledger.rows, _cells(ledger.rows), strict=True)
-    ]
-    table = Table(columns, _first(rows), numbers=frozenset(range(4, len(columns))), verdict=1)
-    words = [_READING]
+    table = ledger_table([Line(row) for row in ledger.rows])
+    words = list(legend(table, ledger.rows))
     if ledger.scale:
         words.append(f"The whole net is evaluated at {ledger.scale}.")
     words += [f"Left out: {note}." for note in ledger.notes]
-    out = [Part("Ledger", tuple(words), table=table)]
+    out = [Part("Ledger", tuple(words), table=_paged(table))]
     if ledger.further:
-        out.append(Part("Beside the file", table=_further(ledger.further)))
+        out.append(Part("Beside the file", table=_paged(further_table(ledger.further))))
     return out + _zeros_part(ledger.zeros)
 
 
 def _zeros_part(zeros: Sequence[Zero]) -> list[Part]:
-    from obligations.ledger import number, placed, reasons
-
-    entries = [
-        Entry((reason, str(len(same)), number(max(z.found for z in same)), placed(same)))
-        for reason, same in reasons(zeros).items()
-    ]
-    table = Table(
-        ("reason", "tensors", "largest", "where"),
-        tuple(entries),
-        numbers=frozenset({1, 2}),
-        code=frozenset(),
+    columns: tuple[Column[tuple[str, list[Zero]]], ...] = (
+        Column("reason", lambda x: x[0], role="name"),
+        Column("tensors", lambda x: len(x[1]), role="number"),
+        Column("largest", lambda x: number(worst(z.found for z in x[1])), role="number"),
+        Column("where", lambda x: placed(x[1])),
     )
+    table = Table.of(columns, reasons(zeros).items())
     words = ("Gradients that are zero whatever the data, and how large they were found.",)
-    return [Part("Zero by theory", words, table=table)] if entries else []
-
-
-def _further(rows: Iterable[Row]) -> Table:
-    from obligations.ledger import number
-
-    return Table(
-        ("claim", "verdict", "kind", "sizes", "error", "found"),
-        _first(
-            Entry(
-                (
-                    row.name,
-                    row.verdict,
-                    row.kind,
-                    row.sizes,
-                    number(max(row.errors.values(), default=None)),
-                    "; ".join(row.notes),
-                ),
-                row.verdict == "holds",
-            )
-            for row in rows
-        ),
-        numbers=frozenset({4}),
-        code=frozenset(),
-        verdict=1,
-    )
+    return [Part("Zero by theory", words, table=table)] if zeros else []
 
 
 def blocks_part(sections: Mapping[str, Section]) -> Part:
@@ -373,29 +249,30 @@ def blocks_part(sections: Mapping[str, Section]) -> Part:
 
 def conventions_part(net: Net) -> Part:
     """What the description states, where, and what turns red when it is broken."""
-    entries = [
-        Entry(
-            (
-                c.name,
-                c.value,
-                f"recorded {c.red}" if c.recorded else c.red,
-                str(c.span.line),
-            )
-        )
-        for c in net.conventions.values()
-    ]
-    table = Table(
-        ("convention", "value", "what turns red when it is broken", "line"),
-        tuple(entries),
-        numbers=frozenset({3}),
-        code=frozenset(),
+    columns: tuple[Column[Any], ...] = (
+        Column("convention", lambda c: c.name, role="name"),
+        Column("value", lambda c: c.value),
+        Column(
+            "what turns red when it is broken",
+            lambda c: f"recorded {c.red}" if c.recorded else c.red,
+        ),
+        Column("line", lambda c: c.span.line, role="number"),
     )
+    table = Table.of(columns, net.conventions.values())
     return Part("Conventions", (f"As {net.source.name} states them.",), table=table)
 
 
-def _first(entries: Iterable[Entry]) -> tuple[Entry, ...]:
-    """Entries in their order, those that fail before the others."""
-    return tuple(sorted(entries, key=lambda e: e.ok is not False))
+def _paged(table: Table) -> Table:
+    """A table for a page: what fails before the rest, and each verdict beside what it is of."""
+    roles = {c.role: i for i, c in enumerate(table.columns)}
+    lead = [roles["name"], roles["verdict"]]
+    order = [*lead, *(i for i in range(len(table.columns)) if i not in lead)]
+    entries = sorted(table.entries, key=lambda e: e.ok is not False)
+    return replace(
+        table,
+        columns=tuple(table.columns[i] for i in order),
+        entries=tuple(replace(e, cells=tuple(e.cells[i] for i in order)) for e in entries),
+    )
 
 
 # -- setting -----------------------------------------------------------------------------------

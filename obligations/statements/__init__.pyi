@@ -16,6 +16,7 @@ from .dag import (
 )
 from .deriver import Deriver as Deriver, step_definition as step_definition
 from .environment import typed_environment as typed_environment
+from .gate import ConventionsDiffer as ConventionsDiffer, differences as differences
 from .net_names import (
     TRUE_SIZE as TRUE_SIZE,
     Narrow as Narrow,
@@ -36,5 +37,5 @@ from .spell import (
 )
 from .thread import Handed as Handed, Threading as Threading, Tied as Tied, threading as threading
 from .tie_file import Derived as Derived, derive as derive
-from .whole import capstone as capstone
+from .whole import LossTerms as LossTerms, capstone as capstone
 from .zeros import block_zero_reason as block_zero_reason, whole_zero_reasons as whole_zero_reasons

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import groupby, permutations
 from typing import TypeVar
 
@@ -322,9 +323,21 @@ class Emitted:
         """The site that the chain value ``name`` is the cotangent of."""
         return fwd.output if name == INCOMING else self.nodes[name].at
 
-    def key(self, name: str) -> Key:
-        """The node of a chain value in a backward graph."""
-        return START if name == INCOMING else self.nodes[name].key
+    def keys(self) -> dict[str, Key]:
+        """The node of each chain value in a backward graph.
+
+        Two values may be one step or one sum: the first step is the node, and the last sum. The
+        others are nodes that no certified graph has.
+        """
+        owners: dict[Key, str] = {}
+        for node in self.nodes.values():
+            if isinstance(node, FanIn) or node.key not in owners:
+                owners[node.key] = node.name
+        own = {
+            n.name: n.key if owners[n.key] == n.name else (*n.key, n.name)
+            for n in self.nodes.values()
+        }
+        return {INCOMING: START, **own}
 
     @property
     def values(self) -> nx.DiGraph:
@@ -338,14 +351,15 @@ class Emitted:
 
     def graph(self, fwd: Forward) -> nx.MultiDiGraph:
         """The chain as a backward graph, to be held against :attr:`Certified.graph`."""
+        keys = self.keys()
         graph = nx.MultiDiGraph()
         graph.add_node(START, at=fwd.output, shape=fwd.shape(fwd.output))
         for node in self.nodes.values():
             if isinstance(node, FanIn):
-                graph.add_node(node.key, at=node.at, shape=fwd.shape(node.at))
+                graph.add_node(keys[node.name], at=node.at, shape=fwd.shape(node.at))
             else:
                 graph.add_node(
-                    node.key,
+                    keys[node.name],
                     operation=node.operation.key,
                     token=node.token,
                     at=node.at,
@@ -355,14 +369,14 @@ class Emitted:
                     kinks=node.operation.kinks,
                 )
             for place, source in enumerate(sources_of(node)):
-                graph.add_edge(self.key(source), node.key, place)
+                graph.add_edge(keys[source], keys[node.name], place)
         for read in self.reads.values():
             owner = fwd.parameters.get(read.parameter)
             strided = owner is not None and fwd.sites[owner.site].operation.padding is not None
             graph.add_node(("read", read.parameter), family=self.family if strided else None)
-            _connect(graph, self.key(read.cotangent), ("read", read.parameter))
+            _connect(graph, keys[read.cotangent], ("read", read.parameter))
         if self.output is not None:
-            _connect(graph, self.key(self.output), HANDED)
+            _connect(graph, keys[self.output], HANDED)
         return graph
 
 
@@ -461,22 +475,35 @@ class _Resolver:
 
     def joined(self) -> dict[str, str]:
         """The site of each fan-in: where most of what it adds arrives."""
-        keys: dict[Key, str] = {("step", *place): name for name, place in self.places.items()}
+        keys = self._steps()
         out: dict[str, str] = {}
-        for site in reversed([self.fwd.block.input, *self.fwd.sites]):
-            parts = self.certified.parts(site)
-            if len(parts) < 2:
-                continue
-            arriving = Counter(
-                name for part in parts if (name := self._name(part, keys)) is not None
-            )
+        names = reversed([self.fwd.block.input, *self.fwd.sites])
+        sites = [name for name in names if len(self.certified.parts(name)) > 1]
+
+        def shared(join: str, site: str) -> int:
+            named = (self._name(part, keys) for part in self.certified.parts(site))
+            arriving = Counter(name for name in named if name is not None)
+            return (Counter(self.joins[join]) & arriving).total()
+
+        for place, site in enumerate(sites):
             rest = [j for j in self.joins if j not in out]
-            shared = {j: (Counter(self.joins[j]) & arriving).total() for j in rest}
-            best = max(shared, key=shared.__getitem__, default=None)
-            if best is not None and shared[best]:
+            best = max(rest, key=partial(shared, site=site), default=None)
+            if best is None:
+                break
+            # More of it may arrive at a site that is yet to come.
+            most = max((shared(best, other) for other in sites[place + 1 :]), default=0)
+            if shared(best, site) >= max(most, 1):
                 out[best] = site
                 self.found[site] = best
         return out
+
+    def _steps(self) -> dict[Key, str]:
+        """The chain value of each step: the first, where two are one step."""
+        found: dict[Key, str] = {}
+        for name in self.calls:
+            if name in self.places:
+                found.setdefault(("step", *self.places[name]), name)
+        return found
 
     def _name(self, part: Key, keys: Mapping[Key, str]) -> str | None:
         if part[0] == "sum":
@@ -489,7 +516,7 @@ class _Resolver:
             return INCOMING
         if site in self.found:
             return self.found[site]
-        keys: dict[Key, str] = {("step", *place): name for name, place in self.places.items()}
+        keys = self._steps()
         for part in self.certified.parts(site):
             name = self._name(part, keys)
             if name is None and part[0] == "sum":
@@ -706,7 +733,8 @@ class _Comparison:
         self.emitted = emitted
         self.due = certified.graph
         self.have = emitted.graph(fwd)
-        self.names = {START: INCOMING} | {n.key: n.name for n in emitted.nodes.values()}
+        self.keys = emitted.keys()
+        self.names = {key: name for name, key in self.keys.items()}
 
     def at(self, site: str) -> str | None:
         """The chain value that should be the cotangent at a site, if the chain has it."""
@@ -723,7 +751,7 @@ class _Comparison:
         """How a step differs in its token, what it saves and names, and what it reads."""
         site = self.fwd.layer(node.site)
         due = _step(site, site.operation, node.step.input, node.at, self.fwd)
-        have = self.have.nodes[node.key]
+        have = self.have.nodes[self.keys[node.name]]
         if have["token"] != due["token"]:
             token = due["token"]
             yield Difference(
@@ -788,6 +816,8 @@ class _Comparison:
             parts = self.certified.parts(name)
             for part in parts:
                 if part[0] != "step" or part not in self.due or part in self.names:
+                    continue
+                if self.due.nodes[part]["at"] != name:  # handed on by a sum: told there
                     continue
                 site = self.fwd.layer(part[1])
                 token = site.operation.step(part[2]).token or "a step no render emits"

@@ -116,13 +116,6 @@ class Deriver(BlockTerms):
         out.append(self._tie(kind, tie.theorem, left, proof))
         return out
 
-    def clause_form(self, clause: Clause) -> tuple[str, str, str | None]:
-        """Template, proof and written-out index of a clause under the precision setting."""
-        if self.net.settings["precision"] == "switch" and clause.switch is not None:
-            assert clause.proof_switch is not None
-            return clause.switch, clause.proof_switch, clause.index_switch
-        return clause.f32, clause.proof_f32, clause.index_f32
-
     def _bound(
         self,
     ) -> tuple[list[tuple[str, s.Term | None, s.Term]], dict[str, str], dict[str, str]]:
@@ -156,16 +149,19 @@ class Deriver(BlockTerms):
         clause = next(c for c in layer.clauses if c.covers == covers)
         return self._clause(layer, clause, let_names, cotangent_lets)[0]
 
-    def bundle(self) -> tuple[Obligation, Obligation]:
+    def bundle(self) -> tuple[Obligation, ...]:
         """The bundle of every parameter at the cotangent it reads, and the theorem proving it.
 
-        A block of several kinds has one bundle, if each kind's chain gives the same.
+        A block of several kinds has one bundle, if each kind's chain gives the same; one without
+        parameters has none.
 
         Raises
         ------
         InputError
             When the chains of two kinds deliver a parameter different cotangents.
         """
+        if not self.block.bundle:
+            return ()
         self._one_for_every_kind()
         bound, let_names, cotangent_lets = self._bound()
         clauses: list[s.Term] = []
@@ -268,10 +264,10 @@ class Deriver(BlockTerms):
         symbols = speller.symbols(site, **saved, cot=cot)
         # The gradient node's family is what the render says, not what the forward implies.
         source = self._family_clause(site, clause)
-        template, proof, index = self.clause_form(source)
+        form = source.form(self.net.precision.word)
         return (
-            fill(template, symbols),
-            (fill(proof, symbols), index),
+            fill(form.text, symbols),
+            (fill(form.proof, symbols), form.index),
             Slot(tuple(covered), site.name, read),
         )
 

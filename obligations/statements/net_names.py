@@ -104,7 +104,7 @@ def itinerary(net: Net) -> list[Stop]:
     out = []
     for kind_name, field in net.forward.steps:
         block, kind = net.block_of(kind_name)
-        widths = _widths(net, block, kind, field, fields)
+        widths = _widths(net, block, field, fields, shape)
         space = _output_size(block, shape)
         at = {**widths, **dict(zip(block.space, space, strict=True))}
         expected = tuple(size_at(d, at) for d in block.input_shape)
@@ -139,9 +139,9 @@ def _output_size(block: Block, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _widths(
-    net: Net, block: Block, kind: Kind, field: str, fields: Mapping[str, s.Term]
+    net: Net, block: Block, field: str, fields: Mapping[str, s.Term], shape: tuple[int, ...]
 ) -> dict[str, int]:
-    """A block's widths at a weight field, from the field's type."""
+    """A block's widths at a weight field, from the field's type; without one, from its input."""
     if block.record is not None:
         type_ = fields[field]
         if not isinstance(type_, s.App):
@@ -154,6 +154,9 @@ def _widths(
         for name, weight in group:
             declared = dict(deriver.parameter_binders())[name]
             _match(declared, fields[weight], out)
+    for size, have in zip(block.input_shape, shape, strict=False):
+        if str(size) in block.widths:
+            out.setdefault(str(size), have)
     return {w: out[w] for w in (*block.widths, *sorted(out.keys() - {*block.widths, net.classes}))}
 
 

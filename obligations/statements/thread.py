@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from obligations.description import Net
 from obligations.errors import Span
-from obligations.ops import LOSS
+from obligations.ops import SEED
 from obligations.statements.dag import Difference
 
 
@@ -55,10 +55,11 @@ class Threading:
     tied: tuple[Tied, ...]
 
 
-def _thread(names: tuple[str, ...], steps: list[tuple[str, str]]) -> Threading:
-    """``steps`` are ``(layer, kind)`` from the first to the last; ``names`` from the last down."""
+def _thread(net: Net, steps: list[tuple[str, str]]) -> Threading:
+    """The threading of ``(layer, kind)`` from the first to the last."""
+    names = net.capstone.outputs
     handed = []
-    incoming = LOSS
+    incoming = SEED
     received = [incoming]
     for index, name in enumerate(names):
         at = len(steps) - 1 - index
@@ -68,21 +69,22 @@ def _thread(names: tuple[str, ...], steps: list[tuple[str, str]]) -> Threading:
         received.append(incoming)
     tied = [
         Tied(layer, None if i == 0 else i - 1, received[len(steps) - 1 - i])
-        for i, (layer, _) in enumerate(steps)
+        for i, (layer, kind) in enumerate(steps)
+        if net.block_of(kind)[0].bundle
     ]
     return Threading(tuple(handed), tuple(tied))
 
 
 def threading(net: Net) -> Threading:
     """The threading that the layer list makes."""
-    return _thread(net.capstone.outputs, [(x.name, x.kind) for x in net.layers])
+    return _thread(net, [(x.name, x.kind) for x in net.layers])
 
 
 def certified(net: Net) -> Threading:
     """The threading that the stated forward implies."""
     ends = {x.kind: x.name for x in net.layers if net.block_of(x.kind)[0].is_loose}
     steps = [(field or ends.get(kind, kind), kind) for kind, field in net.forward.steps]
-    return _thread(net.capstone.outputs, steps)
+    return _thread(net, steps)
 
 
 def compare(net: Net, found: Threading) -> list[Difference]:

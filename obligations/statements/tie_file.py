@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from obligations.description import Net
 from obligations.errors import InputError, ObligationsError
-from obligations.statements.dag import (
-    Step,
-)
+from obligations.statements.dag import Step
 from obligations.statements.deriver import Deriver, step_definition
+from obligations.statements.gate import ConventionsDiffer, differences
 from obligations.statements.obligation import Obligation
 from obligations.statements.section import Section, sections
-from obligations.statements.thread import Threading, threading
+from obligations.statements.thread import Threading, compare, threading
+from obligations.statements.whole import capstone, loss_row
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,32 @@ class Derived:
 
 
 def derive(
-    net: Net, found: Mapping[str, Section] | None = None, thread: Threading | None = None
+    net: Net,
+    found: Mapping[str, Section] | None = None,
+    thread: Threading | None = None,
+    *,
+    allow: bool = False,
 ) -> Derived:
     """The statements of ``net``'s tie file, in the order the description gives.
 
-    ``found`` replaces the resolved sections and ``thread`` the threading of the whole net (a
-    fault made after resolution).
+    Parameters
+    ----------
+    found, thread
+        In place of the resolved sections and of the whole net's threading: a fault that was made
+        after resolution.
+    allow
+        Whether to derive from conventions that differ from the forward.
+
+    Raises
+    ------
+    ConventionsDiffer
+        The conventions differ, and that is not allowed.
     """
     parts = dict(sections(net) if found is None else found)
+    if not allow:
+        wrong = [*differences(net, parts), *([] if thread is None else compare(net, thread))]
+        if wrong:
+            raise ConventionsDiffer(net, wrong)
     derivers = {name: Deriver(section) for name, section in parts.items()}
     out: list[Obligation] = []
     bundles: dict[str, Obligation] = {}
@@ -55,8 +73,6 @@ def derive(
                 definition, theorem = deriver.bundle()
                 bundles[name] = definition
                 out += [definition, theorem]
-    from obligations.statements.whole import capstone, loss_row
-
     out.append(capstone(net, derivers, threading(net) if thread is None else thread))
     out.append(loss_row(net))
     seen: set[str] = set()

@@ -7,18 +7,8 @@ from collections.abc import Iterable, Mapping
 from obligations.description import Kind, Layer, Net
 from obligations.errors import ObligationsError
 from obligations.lean import Declaration, Tactic, syntax as s
-from obligations.ops import (
-    COTANGENT,
-    FLAG,
-    LOSS,
-    LOSS_STRINGS,
-    ROW,
-    ROW_PROOF,
-    ROWS,
-    STRINGS,
-    TARGET_SUMS_TO_ONE,
-)
-from obligations.statements.block import NAT, REAL, Definition
+from obligations.ops import FLAG, SEED, STRINGS
+from obligations.statements.block import NAT, Definition
 from obligations.statements.deriver import Deriver
 from obligations.statements.obligation import Obligation
 from obligations.statements.spell import binders, fill, vec
@@ -69,6 +59,10 @@ class WholeNet:
                 extra.append(option.binder)
         return s.app(name, "N", "w", *extra, self.net.input)
 
+    def logits_type(self) -> s.Term:
+        """The type of the logits and of their cotangent."""
+        return s.app("Vec", s.Bin("*", s.Ident("N"), s.Ident(self.net.classes)))
+
     def arguments(
         self, layer: str, names: Iterable[str], values: Mapping[str, s.Term]
     ) -> list[s.Term]:
@@ -108,13 +102,7 @@ def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Ob
     k = net.classes
     bound: list[tuple[str, s.Term | None, s.Term]] = []
     if cap.threaded:
-        bound.append(
-            (
-                LOSS,
-                s.app("Vec", s.Bin("*", s.Ident("N"), s.Ident(k))),
-                fill(COTANGENT, _loss_symbols(whole)),
-            )
-        )
+        bound.append((SEED, whole.logits_type(), LossTerms(net).cotangent()))
     blocks = {x.name: x.block for x in net.layers}
     for handed in thread.handed:
         deriver = derivers[blocks[handed.layer]]
@@ -145,25 +133,20 @@ def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Ob
     used = s.free_names(body)
     entries = [(k, NAT)]
     strings = [(x, s.Ident("String")) for x in STRINGS if x in used]
-    loss = [(x, s.Ident("String")) for x in LOSS_STRINGS] if cap.threaded else []
-    scalars = [("α", REAL), ("B", REAL)] if cap.threaded else []
+    loss = LossTerms(net)
+    constants = loss.constants() if cap.threaded else ()
+    last = loss.data() if cap.threaded else binders([(SEED, whole.logits_type())])
     flag = [(FLAG, s.Ident("Bool"))] if FLAG in used else []
-    last = (
-        ("t", s.app("Vec", s.Bin("*", s.Ident("N"), s.Bin("*", s.Num(1), s.Ident(k)))))
-        if cap.threaded
-        else ("g", s.app("Vec", s.Bin("*", s.Ident("N"), s.Ident(k))))
-    )
     groups = (
         *binders([("N", NAT)]),
         *binders(entries, "{"),
         *binders(strings),
-        *binders(loss),
-        *binders(scalars),
+        *constants,
         *binders([("w", s.app(net.record, k))]),
         *binders(flag),
         *binders(whole.options()),
         *binders([(net.input, whole.input_type())]),
-        *binders([last]),
+        *last,
     )
     intros = " ".join(b[0] for b in bound)
     declaration = Declaration(
@@ -176,37 +159,67 @@ def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Ob
     return Obligation("capstone", declaration, section="", block="")
 
 
-def _loss_symbols(whole: WholeNet) -> dict[str, s.Term]:
-    """The symbols of the loss's templates: the class count and the logits, row by row."""
-    classes = s.Ident(whole.net.classes)
-    rows = fill(ROWS, {"K": classes, "z": whole.forward()})
-    return {"K": classes, "logits": rows}
+class LossTerms:
+    """The terms of a net's loss at the net's logits."""
+
+    def __init__(self, net: Net) -> None:
+        self.loss = net.loss
+        self.classes = s.Ident(net.classes)
+        logits = WholeNet(net, {}).forward()
+        self._symbols: dict[str, s.Term] = {"K": self.classes}
+        self._symbols["logits"] = self.filled(self.loss.rows, {"z": logits})
+
+    def filled(self, template: str, more: Mapping[str, s.Term] | None = None) -> s.Term:
+        """A template of the loss."""
+        return fill(template, {**self._symbols, **(more or {})})
+
+    def cotangent(self, graph: s.Term | None = None) -> s.Term:
+        """What the loss sends to the logits; ``graph`` in the place of its own."""
+        return self.filled(self.loss.cotangent, {"graph": graph or self.filled(self.loss.graph)})
+
+    def row(self, graph: s.Term | None = None, derivative: s.Term | None = None) -> s.Term:
+        """That an entry of the graph is the derivative; others in the place of its own two."""
+        sides = {
+            "graph": graph or self.filled(self.loss.graph),
+            "derivative": derivative or self.filled(self.loss.derivative),
+        }
+        return self.filled(self.loss.row, sides)
+
+    def constants(self) -> tuple[s.Binder, ...]:
+        """The binders before the weights."""
+        strings = ((x, "String") for x in self.loss.strings)
+        return self.binders([*strings, *((g.name, g.type) for g in self.loss.constants)])
+
+    def data(self) -> tuple[s.Binder, ...]:
+        """The binders after the net's input."""
+        return self.binders((g.name, g.type) for g in self.loss.data)
+
+    def binders(self, named: Iterable[tuple[str, str]]) -> tuple[s.Binder, ...]:
+        """Binders whose types are templates of the loss."""
+        return binders([(name, self.filled(template)) for name, template in named])
 
 
 def loss_row(net: Net) -> Obligation:
-    """The loss row: the emitted loss cotangent is the derivative of the smoothed cross-entropy."""
-    whole = WholeNet(net, {})
-    symbols = _loss_symbols(whole)
-    k = symbols["K"]
+    """The loss row: the emitted loss cotangent is the derivative of the loss."""
+    whole, terms = WholeNet(net, {}), LossTerms(net)
     groups = (
         *binders([("N", NAT)]),
         *binders([(net.classes, NAT)], "{"),
-        *binders([("hK", s.Bin("<", s.Num(0), k))]),
-        *binders([(x, s.Ident("String")) for x in LOSS_STRINGS]),
-        *binders([("α", REAL), ("B", REAL)]),
-        *binders([("w", s.app(net.record, k))]),
+        *terms.binders(net.loss.of_sizes),
+        *terms.constants(),
+        *binders([("w", s.app(net.record, net.classes))]),
         *binders(whole.options()),
         *binders([(net.input, whole.input_type())]),
-        *binders([("t", s.app("Vec", s.Bin("*", s.Ident("N"), s.Bin("*", s.Num(1), k))))]),
+        *terms.data(),
         *binders([("n", s.app("Fin", "N"))]),
-        *binders([("j", s.app("Fin", k))]),
-        *binders([("ht", fill(TARGET_SUMS_TO_ONE, symbols))]),
+        *binders([("j", s.app("Fin", net.classes))]),
+        *terms.binders(net.loss.of_data),
     )
     declaration = Declaration(
         "theorem",
         net.capstone.loss,
         groups,
-        fill(ROW, symbols),
-        proof=(Tactic(("exact", fill(ROW_PROOF, symbols))),),
+        terms.row(),
+        proof=(Tactic(("exact", terms.filled(net.loss.proof))),),
     )
     return Obligation("loss", declaration, section="", block="")

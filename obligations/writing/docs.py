@@ -82,7 +82,8 @@ def written(statement: Statement, flags: Mapping[str, bool]) -> str:
     if isinstance(value, Operand):
         return f"{statement.name} = {value.text}"
     operands = ", ".join(o.text for o in value.operands)
-    return f"{statement.name} = {value.token}" + (f"({operands})" if operands else "")
+    call = f"{statement.name} = {value.token}" + (f"({operands})" if operands else "")
+    return call if value.from_ is None else f"{call} from {value.from_.text}"
 
 
 def equation(site: Site) -> str:
@@ -110,8 +111,8 @@ def conjuncts(term: s.Term) -> list[s.Term]:
 class _Path:
     """How a definition comes about from cotangents that have a name already.
 
-    ``start`` is that name (empty for a fan-in), ``steps`` the operations after it, the fan-in
-    last; ``branches`` are the operands of the fan-in.
+    ``start`` is that name (empty for a fan-in), ``steps`` the operations after it or after the
+    fan-in ``join``; ``branches`` are the operands of the fan-in.
     """
 
     start: str
@@ -122,7 +123,7 @@ class _Path:
     def nodes(self) -> tuple[Step | FanIn, ...]:
         """Every chain value on the path, in order."""
         inner = tuple(n for b in self.branches for n in b.nodes())
-        return (*inner, *self.steps, *(() if self.join is None else (self.join,)))
+        return (*inner, *(() if self.join is None else (self.join,)), *self.steps)
 
 
 def _path(emitted: Emitted, chain: str, names: Mapping[str, str]) -> _Path:
@@ -240,7 +241,8 @@ class _Writer:
                 f"for it is {listed(map(code, lines))}. {feeds}"
             )
         if path.join is not None:
-            return self._joined(section, kind, path, shown, feeds)
+            where = self._where(section, kind, o)
+            return f"{where}: {self._told(path, section, kind)} {shown}. {feeds}"
         where = self._where(section, kind, o)
         if o.site != block.input:
             readers = self._readers(section, o)
@@ -256,14 +258,13 @@ class _Writer:
         return f"{where}: {self._told(path, section, kind)} {shown}. {feeds}"
 
     def _told(self, path: _Path, section: Section, kind: Kind) -> str:
-        words = [_says(x, section, kind) for x in path.steps]
-        return f"`{path.start}` {', '.join(words)}" if words else f"`{path.start}`"
-
-    def _joined(self, section: Section, kind: Kind, path: _Path, shown: str, feeds: str) -> str:
+        words = ", ".join(_says(x, section, kind) for x in path.steps)
+        if path.join is None:
+            return f"`{path.start}` {words}" if words else f"`{path.start}`"
         parts = [self._told(b, section, kind) for b in path.branches]
-        where = "At the input" + self._by_flag(section.block, kind)
         separator = ", plus " if "," in parts[0] or len(path.branches[0].steps) else " plus "
-        return f"{where}: {separator.join(parts)} {shown}. {feeds}"
+        total = separator.join(parts)
+        return f"{total}; the sum {words}" if words else total
 
     def _by_flag(self, block: Block, kind: Kind) -> str:
         """`` with `skip```, for a block of several kinds."""
@@ -461,11 +462,7 @@ class _Writer:
             if self.net.capstone.threaded
             else "The theorem above holds at it, as at any `g`"
         )
-        return (
-            f"What the loss sends to the logits{said}. Row `n` is the derivative of the "
-            f"soft-target cross-entropy, over `B`; the targets of an example need only sum to 1 "
-            f"(`ht`). {use}."
-        )
+        return f"What the loss sends to the logits{said}. {self.net.loss.says_row} {use}."
 
 
 def _past(site: Site) -> str:

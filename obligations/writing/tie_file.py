@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 from typing import Any
@@ -20,53 +20,11 @@ from obligations.description import Block, Net, census
 from obligations.errors import ObligationsError, Source
 from obligations.lean import Anon, Declaration, Tactic, Term, printer
 from obligations.resources import template_text
-from obligations.statements import Derived, Difference, Obligation, Section, certify, compare
+from obligations.statements import Derived, Obligation
 from obligations.writing.docs import docstrings, title
 
 WIDTH = 100
 """Longest line of a generated file, in characters."""
-
-# -- differences -------------------------------------------------------------------------------
-
-
-def differences(net: Net, sections: Mapping[str, Section]) -> list[Difference]:
-    """Where the conventions of ``net`` differ from what its forward implies.
-
-    Every chain of every block kind, and the layer list against the forward the net states; in the
-    order of the description.
-    """
-    found: dict[tuple[int, int, str], Difference] = {}
-    for section in sections.values():
-        for kind, fwd in section.forwards.items():
-            for d in compare(fwd, certify(fwd), section.emitted[kind]):
-                found.setdefault((d.span.line, d.span.column, d.message), d)
-    for d in _threading(net):
-        found.setdefault((d.span.line, d.span.column, d.message), d)
-    return [found[key] for key in sorted(found)]
-
-
-def _threading(net: Net) -> Iterator[Difference]:
-    """Where the layer list is not the forward as the net states it."""
-    layers = [(x.kind, x.name, x.span) for x in net.layers]
-    for (kind, name, span), step in zip(layers, net.forward.steps, strict=False):
-        listed = (
-            (kind, "" if net.blocks[kind].is_loose else name)
-            if kind in net.blocks
-            else (kind, name)
-        )
-        if listed != step:
-            yield Difference(
-                span,
-                f"the layer is {' '.join(listed).strip()}; "
-                f"{net.forward.name} has {' '.join(step).strip()} here",
-            )
-            return
-    if len(layers) != len(net.forward.steps):
-        yield Difference(
-            net.forward.span,
-            f"{net.forward.name} has {len(net.forward.steps)} steps, the net {len(layers)} layers",
-        )
-
 
 # -- text --------------------------------------------------------------------------------------
 
@@ -124,7 +82,6 @@ def text(derived: Derived, *, checked: bool) -> str:
         .render(
             stamp=_stamp(net),
             net=net,
-            switch=net.settings["precision"] == "switch",
             checked=checked,
             tied=any(o.kind == "tie" for o in derived.obligations),
             census=count,

@@ -67,13 +67,10 @@ def plain(net: Net, batch: int = 2, *, bias: str = "zero", **options: Any) -> Pl
         space = dict(zip(block.space, layer.space, strict=True))
         known = sizes_of(block, kind, {**block.bundle_pins, **widths, **space, net.classes: 3})
         values = {block.input: entering}
-        prefix = "" if block.is_loose else net.artifact.get(layer.name, layer.name)
+        prefix = net.artifact.get(layer.name, layer.name) if not block.is_loose else ""
         for site in forward.sites.values():
             inputs = tuple(values[i] for i in site.inputs)
             operation = site.operation
-            if operation.is_sum and len(inputs) == 1:
-                values[site.name] = inputs[0]
-                continue
             out = f"{layer.name}_{site.name}"
             last = layer is net.layers[-1] and site.name == forward.output
             values[site.name] = out = "logits" if last else out

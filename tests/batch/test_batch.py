@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -22,15 +23,17 @@ from hypothesis import given, settings, strategies as st
 
 from obligations.batch import units as batch
 from obligations.batch.junit_xml import junit
-from obligations.batch.results import Result, Results, Subject, Unit
+from obligations.batch.results import Result, Results, Subject, Unit, line
 from obligations.confirm.net import confirm
 from obligations.description.reader import load, read_net
 from obligations.errors import ObligationsError, Source
 from obligations.ledger.rows import Row, Zero
+from obligations.ledger.verdicts import Verdict
 from obligations.statements.tie_file import Derived, derive
 
 TINY = Path(__file__).resolve().parents[1] / "nets" / "tiny.net"
 SEEDS = (0, 1)
+INF = float("inf")
 
 
 @cache
@@ -133,11 +136,16 @@ def test_two_files_with_one_text_are_evaluated_once() -> None:
 
 
 def test_merged_rows_are_the_worst_of_each() -> None:
-    good = Row("n", "tie", "N=2", {"a": 1e-16, "b": 3e-16}, 0.5, "holds", ("x",))
-    bad = Row("n", "tie", "N=3", {"a": 2e-16, "c": 1.0}, None, "fails", ("y", "x"))
+    good = Row("n", "tie", "N=2", {"a": 1e-16, "b": 3e-16}, 0.5, Verdict.HOLDS, ("x",))
+    bad = Row("n", "tie", "N=3", {"a": 2e-16, "c": 1.0}, None, Verdict.FAILS, ("y", "x"))
     assert batch.merged([good, bad]) == Row(
-        "n", "tie", "N=2, N=3", {"a": 2e-16, "b": 3e-16, "c": 1.0}, 0.5, "fails", ("x", "y")
+        "n", "tie", "N=2, N=3", {"a": 2e-16, "b": 3e-16, "c": 1.0}, 0.5, Verdict.FAILS, ("x", "y")
     )
+    # Of every verdict there is, with every other.
+    for one in Verdict:
+        for other in Verdict:
+            both = batch.merged([replace(good, verdict=one), replace(good, verdict=other)])
+            assert both.verdict is Verdict.worst([one, other])
 
 
 def test_a_section_that_cannot_be_sampled_is_not_evaluated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +168,15 @@ SUBJECT = Subject(Source("made-up.net", "net"), "MadeUp", (("precision", "switch
 def made_up(section: str, names: str, only: tuple[str, ...] = ()) -> Result:
     """A result whose rows have one-letter names; the last one is a bundle with a zero."""
     rows = tuple(
-        Row(n, "bundle" if n == names[-1] else "tie", "ε=½", {"x": 0.1}, None, "holds", ("\n",))
+        Row(
+            n,
+            "bundle" if n == names[-1] else "tie",
+            "ε=½",
+            {"statement": 0.1},
+            None,
+            Verdict.HOLDS,
+            ("\n",),
+        )
         for n in names
     )
     return Result(Unit(SUBJECT, section, 0, only=only), rows, len(names), (Zero("t", "r", 0.0),), 1)
@@ -246,8 +262,7 @@ def test_two_runs_do_not_share_a_file(tmp_path: Path) -> None:
 
 def test_infinite_errors_are_json_and_come_back(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
-    inf = float("inf")
-    row = Row("n", "tie", "", {"intent": inf}, inf, "not the gradient")
+    row = Row("n", "tie", "", {"intent": INF, "zero": -INF}, INF, Verdict.NOT_THE_GRADIENT)
     write(path, (replace(MADE_UP[2], rows=(row,)),))
 
     def refuse(word: str) -> None:
@@ -256,6 +271,99 @@ def test_infinite_errors_are_json_and_come_back(tmp_path: Path) -> None:
     json.loads(path.read_text("utf-8"), parse_constant=refuse)
     found = write(path, (), resume=True)
     assert found.found[MADE_UP[2].unit.key].rows == {"n": row}
+
+
+def line_with(**fields: Any) -> str:
+    """A good line of :data:`MADE_UP`, some fields of it others; ``None`` in text is JSON's."""
+    (row,) = MADE_UP[2].rows
+    return json.dumps({**json.loads(line(MADE_UP[2], row)), **fields}) + "\n"
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        ({"rows": INF}, "rows: Expected `int`"),
+        ({"rows": 0}, "rows: Expected `int` >= 1"),
+        ({"rows": True}, "rows: Expected `int`"),
+        ({"section": []}, "section: Expected `str`, got `array`"),
+        ({"seed": {}}, "seed: Expected `int`, got `object`"),
+        ({"seed": -1}, "seed: Expected `int` >= 0"),
+        ({"settings": ["precision"]}, "settings: Expected `object`"),
+        ({"settings": {"precision": 1}}, "settings[...]: Expected `str`"),
+        ({"size": "huge"}, "size: Invalid enum value 'huge'"),
+        ({"sizes": None}, "sizes: Expected `str`, got `null`"),
+        ({"name": 1}, "name: Expected `str`, got `int`"),
+        ({"verdict": "perhaps"}, "verdict: Invalid enum value 'perhaps'"),
+        ({"verdict": {}}, "verdict: "),
+        ({"errors": [1.0]}, "errors: Expected `object`"),
+        ({"errors": None}, "errors: Expected `object`"),
+        ({"errors": {"statement": "much"}}, "errors[...]: Expected `float`"),
+        ({"errors": {"beauty": 1.0}}, "errors: no column is called 'beauty'"),
+        ({"margin": []}, "margin: Expected `float | null`"),
+        ({"notes": "abc"}, "notes: Expected `array`"),
+        ({"notes": [1]}, "notes[0]: Expected `str`"),
+        ({"zero_by_theory": [{}]}, "zero_by_theory[0]: Object missing required field `tensor`"),
+        ({"seconds": "long"}, "seconds: Expected `float`"),
+        ({"net": "\ud800"}, "surrogates not allowed"),
+    ],
+)
+def test_bad_content_of_a_line_is_one_message(
+    fields: dict[str, Any], part: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "r.jsonl"
+    content = line_with() + line_with(**fields)
+    path.write_text(content, "utf-8")
+    told = refusal(path)
+    assert told.startswith(f"error: {path}:2:1: not a line of results: ")
+    assert part in told
+    assert path.read_text("utf-8") == content
+
+
+@pytest.mark.parametrize("raw", [b"\xff", b"", b"[" * 10**5, b"nul", b'"text"', b"9" * 5000])
+def test_what_is_no_line_is_one_message(raw: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes(raw + b"\n")
+    assert f"{path}:1:1: not a line of results: " in refusal(path)
+
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=4,
+)
+
+
+@given(name=st.sampled_from(sorted(json.loads(line(MADE_UP[2], MADE_UP[2].rows[0])))), value=values)
+@settings(max_examples=200, deadline=None)
+def test_any_content_of_a_field_is_read_or_told(
+    name: str, value: object, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("field") / "r.jsonl"
+    path.write_text(line_with(**{name: value}), "utf-8")
+    # Anything but this one exception fails.
+    with suppress(ObligationsError):
+        for kept in write(path, resume=True).found.values():
+            assert batch.merged(list(kept.rows.values())).verdict in list(Verdict)
+
+
+@pytest.mark.parametrize("name", ["infinity", "section"])
+def test_a_bad_results_file_ends_with_2(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_bytes((Path(__file__).parent / f"results-{name}.jsonl").read_bytes())
+    done = command(str(TINY), "--results", str(path), "--resume")
+    assert done.returncode == 2
+    assert f"{path}:1:1: not a line of results: " in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_older_files_call_infinite_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    for spelling in ("Infinity", '"inf"', "null"):
+        text = line_with(name=spelling, errors={"intent": 0.5}, margin=0.25)
+        path.write_text(text.replace("0.5", spelling).replace("0.25", "Infinity"), "utf-8")
+        (row,) = next(iter(write(path, (), resume=True).found.values())).rows.values()
+        assert row.errors == {"intent": INF}
+        assert row.margin == INF
 
 
 # -- processes ------------------------------------------------------------------------------------
@@ -318,7 +426,7 @@ def alive(pid: int) -> bool:
 STOPS_IN_THE_MIDDLE = """
 import os, signal, sys
 from obligations import cli
-from obligations.results import Results
+from obligations.batch.results import Results
 
 add = Results.add
 
@@ -488,9 +596,9 @@ def test_junit_has_a_case_a_row() -> None:
 
 def test_junit_tells_what_fails_and_what_was_not_evaluated() -> None:
     rows = (
-        Row("a", "tie", "N=2", {"statement": 0.5}, 0.1, "fails", ("index 3: 1 \x00\x1b< 2",)),
-        Row("b", "tie", "", {}, None, "not evaluated", ("no sample",)),
-        Row("c", "tie", "", {"statement": 0.0}, None, "holds"),
+        Row("a", "tie", "N=2", {"statement": 0.5}, 0.1, Verdict.FAILS, ("index 3: 1 \x00\x1b< 2",)),
+        Row("b", "tie", "", {}, None, Verdict.NOT_EVALUATED, ("no sample",)),
+        Row("c", "tie", "", {"statement": 0.0}, None, Verdict.HOLDS),
     )
     found = Results(None)
     result = replace(MADE_UP[0], rows=rows)

@@ -54,9 +54,7 @@ class Task:
         of the equals, and a difference on both sides is another number.
         """
         ties = {
-            s.inputs[0]
-            for s in self.case.fwd.sites.values()
-            if s.operation is not None and s.operation.window_gap is not None
+            s.inputs[0] for s in self.case.fwd.sites.values() if s.operation.window_gap is not None
         }
         return tuple(x for x in (*self.sites, *self.parameters) if x not in ties)
 
@@ -156,13 +154,13 @@ def emitted(task: Task) -> Gradients:
     cotangents = reverse(case, values, task.dy).cotangents
     found = {site: cotangents[site] for site in task.sites}
     for site in case.fwd.sites.values():
-        if site.operation is None or not any(p.trained for p in site.parameters):
+        if not any(p.trained for p in site.parameters):
             continue
         nodes = gradient_nodes(
             site.operation,
             axes(site, case.sizes),
             site_parameters(case, site),
-            values[site.inputs[0]],
+            [values[name] for name in site.inputs],
             cotangents[site.name],
         )
         found |= {p.lean: nodes[p.symbol] for p in site.parameters if p.trained}

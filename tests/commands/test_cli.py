@@ -21,8 +21,10 @@ from obligations import cli
 from obligations.description.reader import load, net_source
 from obligations.elaborate import net as elaborate
 from obligations.lean import engine
-from obligations.ledger import tables as report
+from obligations.ledger.report import show_ledger
 from obligations.ledger.rows import Ledger, Row, Zero
+from obligations.ledger.tables import WIDE, columns
+from obligations.ledger.verdicts import Verdict
 from obligations.statements.tie_file import Derived, derive
 from obligations.writing import tie_file as generate
 
@@ -215,7 +217,7 @@ def test_a_statement_that_does_not_hold(
 ) -> None:
     """With the comparison off, the numbers alone refuse a wrong read."""
     net = edited(tmp_path, TINY, ("W1,b1 ← %dn1 ", "W1,b1 ← %dr1 "))
-    monkeypatch.setattr(generate, "differences", lambda *_: [])
+    monkeypatch.setattr("obligations.statements.tie_file.differences", lambda *_: [])
     code, out, err = run("generate", net, "--no-lean")
     assert code == 1
     assert "nothing written" in err
@@ -420,17 +422,19 @@ class Terminal(io.StringIO):
         return True
 
 
-def example(verdict: str = "holds") -> Ledger:
+def example(verdict: Verdict = Verdict.HOLDS) -> Ledger:
     row = Row(
         "aRatherLongNameOfADeclaration_eq_vjp",
         "tie",
         "Id N=2 c=5 h=3 w=2",
         {"statement": 1.5e-16},
         0.0141,
-        verdict,  # type: ignore[arg-type]
-        () if verdict == "holds" else ("W₁ at [0, 3]: 0.5 against 0.25",),
+        verdict,
+        () if verdict.good else ("W₁ at [0, 3]: 0.5 against 0.25",),
     )
-    bundle = Row("b", "bundle", "Id N=2", {"statement": 0.0, "intent": 2.5e-12}, None, "holds")
+    bundle = Row(
+        "b", "bundle", "Id N=2", {"statement": 0.0, "intent": 2.5e-12}, None, Verdict.HOLDS
+    )
     zero = Zero("a0.b₁", "a constant per channel, removed by the BatchNorm at a0.n1", 1e-18)
     return Ledger("Net", (row, bundle), "n → n/16", (zero,), 1.25, (0,), ("Inv: no tie",))
 
@@ -439,22 +443,22 @@ def shown(width: int, found: Ledger, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("COLUMNS", str(width))
     monkeypatch.setenv("LINES", "40")
     stream = Terminal()
-    report.ledger(found, stream)
+    show_ledger(found, stream)
     return re.sub(r"\x1b\[[0-9;]*m", "", stream.getvalue())
 
 
 @pytest.mark.parametrize("width", [40, 60, 80, 119, 120, 160, 250])
 def test_a_ledger_fits_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(width, example(), monkeypatch)
-    assert max(report.columns(line) for line in text.split("\n")) <= width
+    assert max(columns(line) for line in text.split("\n")) <= width
     assert "holds" in text
-    assert ("intent" in text) == (width >= report.WIDE)
+    assert ("intent" in text) == (width >= WIDE)
     assert "2 of 2 hold" in text
 
 
 def test_a_plain_ledger() -> None:
     stream = io.StringIO()
-    report.ledger(example("fails"), stream)
+    show_ledger(example(Verdict.FAILS), stream)
     assert stream.getvalue() == (
         "name                                  kind    sizes               statement   intent"
         "   margin  verdict\n"
@@ -497,7 +501,7 @@ def test_in_a_real_terminal() -> None:
     os.close(parent)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", data.decode()).replace("\r\n", "\n")
     lines = [line.rsplit("\r", 1)[-1] for line in text.split("\n")]
-    assert max(report.columns(line) for line in lines) <= 70
+    assert max(columns(line) for line in lines) <= 70
     assert "30 of 30 hold" in text
 
 

@@ -12,8 +12,8 @@ from obligations.cli import run
 from obligations.confirm import roads
 from obligations.confirm.roads import Point, complex_step, formula, measure, point, title
 from obligations.errors import ObligationsError
-from obligations.ops import operations
-from obligations.ops.base import Array, Operation
+from obligations.ops import extended, losses, operations
+from obligations.ops.base import Array, Backward, Input, Operation
 
 BOUND = 1e-13
 RED = 1e-3
@@ -22,14 +22,21 @@ PAIR = ("formula", "complex step")
 
 def one_each() -> list[Point]:
     """A point an operation, at the largest kernel that is not mostly padding."""
-    found = [point(o, 3 if o.kernel else 0, 0) for o in operations().values()]
-    return [*found, roads._loss_point(0)]
+    found = [point(o, 3 if o.kernel else 0, 0) for o in stepped()]
+    return [*found, *(roads.loss_point(x, 0) for x in set(losses().values()))]
+
+
+def stepped() -> list[Operation]:
+    """The operations of the table with a step back; a sum hands its cotangent on."""
+    return [o for o in operations().values() if not o.is_sum]
 
 
 def test_every_gradient_of_every_operation_is_a_line() -> None:
     lines = measure(found=one_each())
-    wanted = {(title(o), s) for o in operations().values() for s in ("x", *symbols(o))}
-    assert {(x.operation, x.gradient) for x in lines} == wanted | {(roads.LOSS, "x")}
+    wanted = {(title(o), s) for o in stepped() for s in symbols(o)}
+    assert {(x.operation, x.gradient) for x in lines} == wanted | {
+        (x.word, "x") for x in losses().values()
+    }
     for line in lines:
         unrendered = line.operation == "strided depthwise convolution, symmetric padding"
         assert (PAIR in line.errors) != unrendered
@@ -37,17 +44,20 @@ def test_every_gradient_of_every_operation_is_a_line() -> None:
 
 
 def symbols(operation: Operation) -> list[str]:
-    return [p.symbol for p in operation.parameters]
+    """What an operation has a gradient in."""
+    trained = [p.symbol for p in operation.parameters if p.trained]
+    return [i.symbol for i in operation.inputs] + trained
 
 
 def test_points_cover_every_side_of_every_kernel() -> None:
     found = [(x.operation, x.side) for x in roads.points((0, 1))]
-    for operation in operations().values():
-        sides = operation.sides or (roads.SIDES if operation.kernel else (None,))
+    for operation in stepped():
+        kernel = operation.kernel
+        sides = (kernel.sides or roads.SIDES) if kernel else (None,)
         assert [s for o, s in found if o is operation] == [s for s in sides for _ in (0, 1)]
     # Another seed is another point; the same one is the same.
     operation = operations()["bn", 1, None]
-    first, again, other = (point(operation, 0, seed).x for seed in (4, 4, 5))
+    first, again, other = (point(operation, 0, seed).xs[0] for seed in (4, 4, 5))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)
 
@@ -55,21 +65,21 @@ def test_points_cover_every_side_of_every_kernel() -> None:
 def test_samples_see_both_sides_of_every_kink() -> None:
     for operation in operations().values():
         if operation.kinks:
-            x = point(operation, 0, 0).x
-            for kink in operation.kinks:
-                assert x.min() < kink < x.max()
-                assert np.abs(x - kink).min() > 0.09
+            for x in point(operation, 0, 0).xs:
+                for kink in operation.kinks:
+                    assert x.min() < kink < x.max()
+                    assert np.abs(x - kink).min() > 0.09
 
 
 @pytest.mark.parametrize("at", one_each(), ids=lambda at: at.name)
 def test_a_forward_of_another_meaning_is_seen(at: Point, monkeypatch: pytest.MonkeyPatch) -> None:
     original = roads.forward
 
-    def bent(at: Point) -> Callable[[Mapping[str, Array], Array], Array]:
+    def bent(at: Point) -> Callable[..., Array]:
         f = original(at)
 
-        def g(parameters: Mapping[str, Array], x: Array) -> Array:
-            y = f(parameters, x)
+        def g(parameters: Mapping[str, Array], *xs: Array) -> Array:
+            y = f(parameters, *xs)
             half = y.shape[-1] // 2
             return np.concatenate([y[..., :half], 1.1 * y[..., half:]], axis=-1)
 
@@ -78,6 +88,39 @@ def test_a_forward_of_another_meaning_is_seen(at: Point, monkeypatch: pytest.Mon
     monkeypatch.setattr(roads, "forward", bent)
     for line in measure(found=[at]):
         assert line.errors.get(PAIR, 1.0) > RED, line.gradient
+
+
+def test_every_input_has_a_line_of_its_own() -> None:
+    product = Operation(
+        word="product",
+        inputs=(Input("x", ("n",)), Input("s", ("n",))),
+        output=("n",),
+        any_shape=True,
+        forward="dropout s x",
+        run=lambda dims, params, x, s: x * s,
+        backward=(
+            Backward(None, (), "dropout s dy", input="x"),
+            Backward(None, (), "dropout x dy", input="s"),
+        ),
+        linear=False,
+    )
+    with extended(product):
+        lines = measure(found=[point(product, 0, 0)])
+        assert product in [x.operation for x in roads.points((0,))]
+        crossed = replace(
+            product,
+            backward=tuple(
+                replace(step, input=other.input)
+                for step, other in zip(product.backward, reversed(product.backward), strict=True)
+            ),
+        )
+        wrong = measure(found=[point(crossed, 0, 0)])
+    assert [(x.operation, x.gradient, x.sizes) for x in lines] == [
+        ("product", "x", "N=2 n=12"),
+        ("product", "s", "N=2 n=12"),
+    ]
+    assert all(x.errors[PAIR] < BOUND for x in lines)
+    assert all(x.errors[PAIR] > RED for x in wrong)
 
 
 def test_the_other_padding_is_seen() -> None:

@@ -13,6 +13,7 @@ from obligations.confirm.net import confirm
 from obligations.description.reader import net_source, read_net
 from obligations.errors import InputError, ObligationsError, Source
 from obligations.statements.environment import typed_environment
+from obligations.statements.gate import differences
 from obligations.statements.section import sections
 from obligations.statements.tie_file import derive
 from obligations.writing import tie_file as generate
@@ -126,7 +127,7 @@ def test_a_chain_that_hands_on_nothing() -> None:
     text = net_source("mobilenetv2").text
     new = "if skip then addVB(%dxb, %dy) else %dy"
     net = read_net(changed(text, "if skip then addVB(%dxb, %dy) else %dxb", new))
-    found = generate.differences(net, sections(net))
+    found = differences(net, sections(net))
     message = "the chain of ExpOnly does not end with %dxb, the cotangent at xin"
     assert [d.message for d in found] == [message]
 

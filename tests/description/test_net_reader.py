@@ -9,15 +9,17 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from lark import Lark
 
-from obligations.description.model import Block, Net
+from obligations.description.model import Alias, Block, Net, Site
 from obligations.description.names import lean_name, show_shape
 from obligations.description.parse import _parser
 from obligations.description.reader import dimension, load, net_source, read_net
 from obligations.errors import InputError, ObligationsError, Source
+from obligations.ops import operations
 
 NETS = Path(__file__).resolve().parents[1] / "nets"
 TEXTS = {name: net_source(name).text for name in ("resnet34", "mobilenetv2")}
 TEXTS["tiny"] = (NETS / "tiny.net").read_text("utf-8")
+PARAMETERS = {p.symbol: p for o in operations().values() for p in o.parameters}
 
 
 def read(text: str, **values: str) -> Net:
@@ -30,11 +32,13 @@ def said(net: Net) -> str:
 
 
 def sites(block: Block, kind: str = "") -> str:
-    """The sites of a kind as lines: operation, inputs, shape, axes, parameters."""
+    """The sites of a kind as lines: operation, inputs, shape, axes, parameters; other names."""
     lines = []
-    for s in block.sites[kind or block.name]:
-        op = s.operation
-        key = "+" if op is None else " ".join(str(k) for k in (op.word, op.stride, op.padding))
+    for s in block.listing(kind or block.name):
+        if isinstance(s, Alias):
+            lines.append(f"{s.name} = {s.of} | {show_shape(s.shape)}")
+            continue
+        key = " ".join(str(k) for k in s.operation.key)
         axes = " ".join(f"{a}={d}" for a, d in s.axes.items())
         names = " ".join(f"{p.render or '·'}:{p.symbol}:{p.lean}:{p.field}" for p in s.parameters)
         shape = show_shape(s.shape)
@@ -58,7 +62,7 @@ c2 = conv 1 None r1 | oc × h × w | ic=oc h=h w=w oc=oc kH=3 kW=3 | W2:W:W₂:W
 n2 = bn 1 None c2 | oc × h × w | c=oc h=h w=w | g2:γ:γ₂:γ₂ bt2:β:β₂:β₂ ·:ε:ε₂:ε₂
 cp = conv 2 symmetric xin | oc × h × w | ic=ic h=h w=w oc=oc kH=1 kW=1 | Wp:W:Wp:Wp bp:b:bp:bp
 np = bn 1 None cp | oc × h × w | c=oc h=h w=w | gp:γ:γp:γp btp:β:βp:βp ·:ε:εp:εp
-a = + n2,np | oc × h × w |  |
+a = + 1 None n2,np | oc × h × w | n=h*oc*w |
 out = relu 1 None a | oc × h × w | c=oc h=h w=w |"""
     )
     assert show_shape(down.input_shape) == "ic × 2h × 2w"
@@ -100,7 +104,7 @@ out = dense 1 None gp | nCls | a=c c=nCls | Wd:W:Wd:Wd bd:b:bd:bd"""
 
 def test_the_whole_of_resnet34() -> None:
     net = load("resnet34")
-    assert [f"{x.name}:{x.kind}:{x.widths}:{x.height}" for x in net.layers][:5] == [
+    assert [f"{x.name}:{x.kind}:{x.widths}:{x.space[0]}" for x in net.layers][:5] == [
         "stem:stem:(3, 64):56",
         "a0:Id:(64,):56",
         "a1:Id:(64,):56",
@@ -122,8 +126,14 @@ def test_kinds_share_a_block_and_differ_in_the_flag() -> None:
     net = load("mobilenetv2")
     block = net.blocks["Stride1"]
     *before, out = sites(block, "ExpOnly").split("\n")
-    assert out == "out = + pn | oc × h × w |  |"
-    assert sites(block, "Resid").split("\n") == [*before, "out = + pn,xin | oc × h × w |  |"]
+    # Without the skip, nothing is added: the output is another name.
+    assert out == "out = pn | oc × h × w"
+    added = "out = + 1 None pn,xin | oc × h × w | n=h*oc*w |"
+    assert sites(block, "Resid").split("\n") == [*before, added]
+    names = [s.name for s in block.sites["Resid"]]
+    assert [s.name for s in block.sites["ExpOnly"]] == names[:-1]
+    assert block.aliases["Resid"] == ()
+    assert [(a.name, a.of) for a in block.aliases["ExpOnly"]] == [("out", "pn")]
     expand, residual = block.kinds
     assert net.block_of("Resid") == (block, residual)
     assert expand.pattern == tuple(map(dimension, ("ic", "mid", "oc")))
@@ -138,12 +148,10 @@ def test_kinds_share_a_block_and_differ_in_the_flag() -> None:
 
 def test_the_padding_convention_chooses_the_operation() -> None:
     block = load("mobilenetv2").blocks["Stride2"]
-    (strided,) = [s for s in block.sites["Stride2"] if s.operation and s.operation.stride == 2]
-    assert strided.operation is not None
+    (strided,) = [s for s in block.sites["Stride2"] if s.operation.stride == 2]
     assert (strided.operation.word, strided.operation.padding) == ("depthwise", "XLA")
     text = TEXTS["mobilenetv2"].replace("padding     XLA", "padding     symmetric")
     changed = [s for s in read(text).blocks["Stride2"].sites["Stride2"] if s.name == strided.name]
-    assert changed[0].operation is not None
     assert changed[0].operation.padding == "symmetric"
 
 
@@ -167,16 +175,20 @@ def test_loose_weights_are_found_by_field_or_by_binder() -> None:
 @pytest.mark.parametrize("value", ["none", "site"])
 def test_an_option_turns_a_site_on(value: str) -> None:
     net = load("mobilenetv2", {"dropout": value})
-    site = next(s for s in net.blocks["head"].sites["head"] if s.name == "do")
-    assert site.inputs == ("gp",)
-    assert show_shape(site.shape) == "oc"
+    head = net.blocks["head"]
+    (found,) = (s for s in head.listing("head") if s.name == "do")
+    assert found.inputs == ("gp",)
+    assert show_shape(found.shape) == "oc"
     if value == "none":
-        assert site.operation is None
-        assert site.option == {}
+        assert isinstance(found, Alias)
+        assert head.aliases["head"] == (found,)
+        assert found not in head.sites["head"]
     else:
-        assert site.operation is not None
-        assert site.operation.word == "dropout"
-        assert site.option == {"cd": "cd"}
+        assert isinstance(found, Site)
+        assert head.aliases["head"] == ()
+        assert found.operation.word == "dropout"
+        assert found.option == {"cd": "cd"}
+        assert show_shape((found.axes["n"],)) == "oc"
     assert net.settings == {"precision": "switch", "dropout": value}
 
 
@@ -184,6 +196,8 @@ def test_every_parameter_points_at_its_name() -> None:
     for name, text in TEXTS.items():
         source = Source(name, text)
         for block in read(text).blocks.values():
+            for alias in (a for of_kind in block.aliases.values() for a in of_kind):
+                assert slice_of(source, alias.span) == alias.name
             for site in (s for of_kind in block.sites.values() for s in of_kind):
                 assert slice_of(source, site.span) == site.name
                 for p in site.parameters:
@@ -205,7 +219,16 @@ def slice_of(source: Source, span: object) -> str:
     ],
 )
 def test_fields_follow_from_the_names_in_the_render(render: str, symbol: str, lean: str) -> None:
-    assert lean_name(render, symbol) == lean
+    assert lean_name(render, PARAMETERS[symbol]) == lean
+
+
+@pytest.mark.parametrize(
+    ("render", "lean"),
+    [("g1", "ε₁"), ("g12", "ε₁₂"), ("gp", "εp"), ("eg", "eε"), ("γ1", "ε₁"), ("scale", "scale")],
+)
+def test_an_epsilon_is_called_after_its_scale(render: str, lean: str) -> None:
+    epsilon = PARAMETERS["ε"]
+    assert lean_name(render, epsilon, PARAMETERS[epsilon.follows]) == lean
 
 
 # ---- the language ----

@@ -19,8 +19,9 @@ def shown(value: Call | Choice | Operand) -> str:
     match value:
         case Operand(text):
             return text
-        case Call(token, operands):
-            return f"{token}({', '.join(o.text for o in operands)})" if operands else token
+        case Call(token, operands, from_=from_):
+            call = f"{token}({', '.join(o.text for o in operands)})" if operands else token
+            return call if from_ is None else f"{call} from {from_.text}"
         case Choice(flag, then, otherwise):
             return f"if {flag} then {shown(then)} else {shown(otherwise)}"
 
@@ -66,6 +67,13 @@ def test_the_notation_as_it_stands() -> None:
         ("%a = if f then %dy else g", ["%a = if f then %dy else g"]),
         ("%a = %dy W1,b1 <- %a", ["%a = %dy", "W1 ← %a", "b1 ← %a"]),
         ("%a = gap W1 ← %a", ["%a = gap", "W1 ← %a"]),
+        ("%a = f(x) from %dy%b=g from %a", ["%a = f(x) from %dy", "%b = g from %a"]),
+        (
+            "%a = if f then g(x) from %dy else h from %dy W ← %a",
+            ["%a = if f then g(x) from %dy else h from %dy", "W ← %a"],
+        ),
+        # The word is one only behind an operation.
+        ("%a = from(from, x) from %dy", ["%a = from(from, x) from %dy"]),
         (
             "dW,db ← %dy, dg,dbt ← %dy,\n  pW,pb ← %dy",
             [f"{p} ← %dy" for p in ("dW", "db", "dg", "dbt", "pW", "pb")],
@@ -83,6 +91,7 @@ def test_ways_to_write_a_chain(text: str, wanted: list[str]) -> None:
 
 def test_places_are_those_of_the_names() -> None:
     text = DOWN + "W1,b1 ← %dn1   g1,bt1 <- %dr1\n%r = if skip then addVB(%dx, %dy) else %dx\n"
+    text += "%s = selectPosB(a) from %r\n"
     source = Source("a.render", text)
     read = parse_chain(source, title="down", family="symmetric")
     assert (read.title, read.family) == ("down", "symmetric")
@@ -94,9 +103,9 @@ def test_places_are_those_of_the_names() -> None:
         match value:
             case Operand(name, span):
                 assert at(span) == name
-            case Call(token, operands, span):
+            case Call(token, operands, span, from_):
                 assert at(span) == token
-                for operand in operands:
+                for operand in (*operands, *([] if from_ is None else [from_])):
                     check(operand)
             case Choice(flag, then, otherwise, span):
                 assert at(span) == flag
@@ -153,9 +162,28 @@ def test_places_are_those_of_the_names() -> None:
         (
             "%a = f(x))",
             "a.render:1:10: error: unexpected ')': expected a name, a value (%name), "
-            "the end of the line or the end of the text\n"
+            "the end of the line, the end of the text or 'from'\n"
             "  %a = f(x))\n"
             "           ^",
+        ),
+        (
+            "%a = f(x) from %b",
+            "a.render:1:16: error: undefined value '%b'\n"
+            "  %a = f(x) from %b\n"
+            "                 ^^\n"
+            "  valid here: %dy",
+        ),
+        (
+            "%a = f(x) from %a",
+            "a.render:1:16: error: %a is defined by itself: a cycle\n"
+            "  %a = f(x) from %a\n"
+            "                 ^^",
+        ),
+        (
+            "%a = f(x) from b",
+            "a.render:1:16: error: unexpected 'b': expected a value (%name)\n"
+            "  %a = f(x) from b\n"
+            "                 ^",
         ),
         (
             "%a f(x)",
@@ -177,7 +205,7 @@ def test_what_is_said_of_a_chain_that_cannot_be(text: str, error: str) -> None:
 
 
 _NAMES = st.from_regex(r"[A-Za-zγβε][A-Za-z0-9_γ']{0,3}", fullmatch=True).filter(
-    lambda n: n not in ("if", "then", "else")
+    lambda n: n not in ("if", "then", "else", "from")
 )
 _GAP = st.sampled_from(["", " ", "   ", "\t"])
 
@@ -195,7 +223,9 @@ def _chains(draw: st.DrawFn) -> tuple[str, list[str]]:
 
         def call() -> str:
             token, operands = draw(_NAMES), [operand() for _ in range(draw(st.integers(0, 3)))]
-            return f"{token}({', '.join(operands)})" if operands else token
+            written = f"{token}({', '.join(operands)})" if operands else token
+            said = draw(st.sampled_from(["", *values]))
+            return f"{written} from {said}" if said else written
 
         def value() -> str:
             return draw(st.sampled_from(values)) if draw(st.booleans()) else call()
@@ -221,7 +251,7 @@ def test_a_chain_reads_as_it_was_meant(made: tuple[str, list[str]]) -> None:
     assert lines(chain(text)) == said
 
 
-@given(st.text(alphabet="%=,()←<- \n#abif", max_size=40))
+@given(st.text(alphabet="%=,()←<- \n#abifrom", max_size=40))
 @settings(max_examples=200, deadline=None)
 def test_any_text_reads_or_is_refused(text: str) -> None:
     refused = None

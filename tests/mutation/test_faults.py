@@ -103,7 +103,7 @@ def test_every_read_is_moved_to_every_other_cotangent_of_its_shape(net: str) -> 
         pairs = {
             tuple(p.render for p in s.parameters if p.trained)
             for s in fwd.sites.values()
-            if s.operation is not None and s.operation.word == "bn"
+            if s.operation.word == "bn"
         }
         for pair in pairs:
             both = [t for t in made if t.startswith(f"{' and '.join(pair)} read ")]

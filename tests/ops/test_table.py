@@ -1,8 +1,9 @@
 """Every entry of the operation table against derivatives that use no backward formula.
 
-The tests are generated from the table: a new operation is covered by being in it. Terms of the
-table are elaborated against its signatures and computed by a small evaluator kept here, so that
-templates, signatures, definitions and values are held against each other.
+The tests are generated from the table: a new operation is covered by being in it, every input of
+it on its own. Terms of the table are elaborated against its signatures and computed by a small
+evaluator kept here, so that templates, signatures, definitions and values are held against each
+other.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from obligations.lean import typed as t
 from obligations.lean.elab import BASE_TYPES, Constant, Environment
 from obligations.lean.parse import parse_signature, parse_term
 from obligations.ops import batchnorm, conv, layer, pool
-from obligations.ops.base import Array, Operation, Parameter
+from obligations.ops.base import Array, Backward, Clause, Input, Operation
 from obligations.ops.core import align
 
 STEP = 1e-30
@@ -52,26 +53,32 @@ def environment() -> Environment:
     return Environment({k: entry(*v) for k, v in entries.items()}, prefixes=("GradNodeB",))
 
 
-_SYMBOLS = (
-    "(N ic oc c h w kH kW a n : Nat) (xN cotN vN epsStr : String) (bf16 : Bool) (ε : ℝ)"
-    " {parameters} (cd : Option (Vec {out})) (x : Vec {into}) (dy cot : Vec {out})"
-)
 _fresh = itertools.count()
 
 
 def flat_type(axes: tuple[str, ...]) -> str:
-    """The batched length of a site, in Lean: ``(N * (c * (2 * h) * (2 * w)))``."""
-    factors = [f"(2 * {axis[2:]})" if axis.startswith("2*") else axis for axis in axes]
+    """The batched length of a value, in Lean: ``(N * (c * (2 * h) * (2 * w)))``."""
+    parts = [axis.rpartition("*") for axis in axes]
+    factors = [f"({factor} * {name})" if star else name for factor, star, name in parts]
     inner = " * ".join(factors)
     return f"(N * ({inner}))" if len(axes) > 1 else f"(N * {inner})"
 
 
+def vec(axes: tuple[str, ...]) -> str:
+    """The Lean type of a batched value."""
+    return f"Vec {flat_type(axes)}"
+
+
 def signature(op: Operation, type_: str) -> Any:
     """Binders for every symbol of the operation's templates, and the type."""
-    parameters = " ".join(f"({p.symbol} : {p.type})" for p in op.parameters)
-    into, out = (flat_type(a) for a in op.axes)
-    symbols = _SYMBOLS.format(parameters=parameters, into=into, out=out)
-    return parse_signature(f"{symbols} : {type_.format(into=into, out=out)}")
+    given = [(p.symbol, p.type) for p in op.parameters] + [(m.symbol, m.type) for m in op.options]
+    binders = [
+        f"({' '.join(op.symbols())} : Nat) (xN cotN vN epsStr : String) (bf16 : Bool)",
+        *(f"({symbol} : {its})" for symbol, its in given),
+        *(f"({i.symbol} : {vec(i.axes)})" for i in op.inputs),
+        f"(dy cot : {vec(op.output)})",
+    ]
+    return parse_signature(f"{' '.join(binders)} : {type_}")
 
 
 def elaborate(op: Operation, text: str, type_: str) -> Constant:
@@ -238,8 +245,19 @@ def locals_of(term: t.Typed) -> set[int]:
 
 
 def length_of(axes: tuple[str, ...], dims: Mapping[str, int]) -> int:
-    sizes = [2 * dims[a[2:]] if a.startswith("2*") else dims[a] for a in axes]
-    return dims["N"] * int(np.prod(sizes))
+    parts = [axis.rpartition("*") for axis in axes]
+    return dims["N"] * int(np.prod([int(factor or 1) * dims[name] for factor, _, name in parts]))
+
+
+def operands(op: Operation) -> tuple[Input, ...]:
+    """What an operation reads: an input each; three values like its one where it takes any number.
+
+    The further ones have symbols of their own here.
+    """
+    if not op.variadic:
+        return op.inputs
+    (first,) = op.inputs
+    return tuple(replace(first, symbol=first.symbol + "'" * i) for i in range(3))
 
 
 def normal(rng: np.random.Generator, *shape: int) -> Array:
@@ -258,23 +276,29 @@ def activations(rng: np.random.Generator, n: int) -> Array:
 def sample(op: Operation, dims: Mapping[str, int], seed: int = 0) -> dict[str, Any]:
     """Values for every symbol of the operation's templates."""
     rng = np.random.default_rng(seed)
-    into, out = (length_of(axes, dims) for axes in op.axes)
+    out = length_of(op.output, dims)
     values: dict[str, Any] = dict(dims) | {"xN": "%x", "cotN": "%c", "vN": "%v", "epsStr": "1e-5"}
     for p in op.parameters:
-        values[p.symbol] = normal(rng, *(dims[d] for d in p.type.split()[1:]))
-    values |= {
-        "bf16": False,
-        "ε": np.array([[0.3]]),
-        "cd": rng.integers(3, size=(1, out)).astype(float),
-        "x": activations(rng, into),
-        "dy": normal(rng, out),
-    }
+        shape = [dims[d] for d in p.type.split()[1:]]
+        value = normal(rng, *shape or [1])  # a number is a row of one
+        values[p.symbol] = 0.1 + np.abs(value) if p.positive else value
+    for mask in op.options:
+        values[mask.symbol] = rng.integers(3, size=(1, out)).astype(float)
+    for operand in operands(op):
+        values[operand.symbol] = activations(rng, length_of(operand.axes, dims))
+    values |= {"bf16": False, "dy": normal(rng, out)}
     values["cot"] = values["dy"]
     return values
 
 
 def parameters(op: Operation, values: Mapping[str, Any]) -> dict[str, Any]:
-    return {s: values[s] for s in ("ε", "cd", *(p.symbol for p in op.parameters))}
+    given = [p.symbol for p in op.parameters] + [m.symbol for m in op.options]
+    return {symbol: values[symbol] for symbol in given}
+
+
+def forward(op: Operation, dims: Mapping[str, int], values: Mapping[str, Any]) -> Array:
+    """The value of an operation at a sample, in NumPy."""
+    return op.run(dims, parameters(op, values), *(values[i.symbol] for i in operands(op)))
 
 
 def derivative(f: Callable[[Array], Array], at: Array, cot: Array) -> Array:
@@ -289,8 +313,25 @@ def difference(a: Array, b: Array) -> float:
     return float(np.abs(a - b).max() / max(np.abs(a).max(), np.abs(b).max(), 1e-300))
 
 
-def kernels(op: Operation) -> tuple[tuple[int, int], ...]:
-    return KERNELS if op.kernel and op.parameters else ((3, 3),)
+def name(op: Operation) -> str:
+    return " ".join(str(part) for part in op.key if part is not None)
+
+
+def kernels(op: Operation) -> tuple[tuple[int, ...], ...]:
+    """The sides of its kernels: none, the ones there are, or some of any."""
+    if op.kernel is None:
+        return ((),)
+    square = [(side,) * len(op.kernel.axes) for side in op.kernel.sides]
+    return tuple(square) or KERNELS
+
+
+def sized(op: Operation) -> Iterator[tuple[dict[str, int], str]]:
+    """The sizes of an operation at each of its kernels, and what to call them."""
+    for sides in kernels(op):
+        kernel = dict(zip(op.kernel.axes, sides, strict=True)) if op.kernel else {}
+        # An axis of an operation that is yet to come.
+        dims = dict.fromkeys(op.symbols(), 3) | SIZES | kernel
+        yield dims, f"{name(op)} {'x'.join(map(str, sides))}".rstrip()
 
 
 def cases(
@@ -298,23 +339,49 @@ def cases(
 ) -> pytest.MarkDecorator:
     """The operations of the table at their kernel sizes."""
     found = [
-        pytest.param(op, SIZES | {"kH": kh, "kW": kw}, id=f"{op.forward or op.word}-{kh}x{kw}")
+        pytest.param(op, dims, id=label)
         for op in ops.operations().values()
         if keep(op)
-        for kh, kw in kernels(op)
+        for dims, label in sized(op)
     ]
     return pytest.mark.parametrize(("op", "dims"), found)
+
+
+def steps() -> pytest.MarkDecorator:
+    """Every input of every operation with a step back to it, at the kernel sizes."""
+    found = [
+        pytest.param(op, operand.symbol, dims, id=f"{label}-{operand.symbol}")
+        for op in ops.operations().values()
+        for operand in operands(op)
+        if op.is_sum or op.step(operand.symbol).lean
+        for dims, label in sized(op)
+    ]
+    return pytest.mark.parametrize(("op", "symbol", "dims"), found)
+
+
+each_operation = pytest.mark.parametrize("op", ops.operations().values(), ids=name)
 
 
 # -- what is measured: one number per road, so that a mutation can show it red -------------------
 
 
-def backward_error(op: Operation, dims: Mapping[str, int], **changed: Any) -> float:
-    """The emitted backward step against complex step through ``run``, at every input index."""
+def backward_error(
+    op: Operation, dims: Mapping[str, int], symbol: str = "x", **changed: Any
+) -> float:
+    """The emitted step to an input against complex step through ``run``, at every index of it.
+
+    A sum hands its cotangent on.
+    """
     values = sample(op, dims) | changed
-    step = elaborate(op, op.backward.lean, "Vec {into}")
-    emitted = Evaluator().constant(step, values)
-    truth = derivative(lambda x: op.run(dims, parameters(op, values), x), values["x"], values["dy"])
+    if op.is_sum:
+        emitted = values["dy"]
+    else:
+        axes = next(i.axes for i in op.inputs if i.symbol == symbol)
+        step = elaborate(op, op.step(symbol).lean, vec(axes))
+        emitted = Evaluator().constant(step, values)
+    truth = derivative(
+        lambda x: forward(op, dims, values | {symbol: x}), values[symbol], values["dy"]
+    )
     return difference(emitted, truth)
 
 
@@ -323,9 +390,7 @@ def node_errors(op: Operation, dims: Mapping[str, int]) -> dict[str, float]:
     values = sample(op, dims)
     errors = {}
     for clause in op.clauses:
-        for text, flag in ((clause.f32, False), (clause.switch, False), (clause.switch, True)):
-            if text is None:
-                continue
+        for text, flag in [(form.text, flag) for form in clause.forms() for flag in (False, True)]:
             constant = elaborate(op, text, "Prop")
             env = {p.local.uid: (values | {"bf16": flag})[p.local.name] for p in constant.params}
             assert constant.body is not None
@@ -342,8 +407,7 @@ def node_errors(op: Operation, dims: Mapping[str, int]) -> dict[str, float]:
                 def in_parameter(
                     v: Array, symbol: str = symbol, shape: tuple[int, ...] = point.shape[1:]
                 ) -> Array:
-                    params = parameters(op, values) | {symbol: v.reshape(-1, *shape)}
-                    return op.run(dims, params, values["x"])
+                    return forward(op, dims, values | {symbol: v.reshape(-1, *shape)})
 
                 truth = derivative(in_parameter, point.reshape(1, -1), values["cot"])
                 errors[f"{symbol} {name} {flag}"] = difference(found, truth)
@@ -389,16 +453,13 @@ def test_every_name_has_one_meaning() -> None:
         assert name.parameter is None or name.parameter in binders
 
 
-@pytest.mark.parametrize("op", ops.operations().values(), ids=lambda op: op.forward or op.word)
+@each_operation
 def test_proof_templates_elaborate_to_the_clause(op: Operation) -> None:
     from obligations.lean.syntax import Bind
 
     for clause in op.clauses:
-        pairs = [(clause.f32, clause.proof_f32, clause.index_f32)]
-        if clause.switch is not None:
-            assert clause.proof_switch is not None
-            pairs.append((clause.switch, clause.proof_switch, clause.index_switch))
-        for text, proof, index in pairs:
+        for form in clause.forms():
+            text, proof, index = form.text, form.proof, form.index
             written = parse_term(text)
             if index is None:
                 elaborate(op, proof, text)
@@ -412,33 +473,53 @@ def test_proof_templates_elaborate_to_the_clause(op: Operation) -> None:
             environment().declare(name, stated, written.body, parse_term(proof))
 
 
-@pytest.mark.parametrize("op", ops.operations().values(), ids=lambda op: op.forward or op.word)
+@each_operation
 def test_operands_are_symbols_of_the_operation(op: Operation) -> None:
-    assert set(op.backward.operands) <= {p.symbol for p in op.parameters} | {"x", "cd"}
-    assert op.backward.defined_in_file is None or op.backward.defined_in_file in ops.definitions()
+    inputs = [i.symbol for i in op.inputs]
+    known = [*inputs, *(p.symbol for p in op.parameters), *(m.symbol for m in op.options)]
+    assert len(set(known)) == len(known)
+    for step in op.backward:
+        assert set(step.operands) <= set(known)
+        assert step.defined_in_file is None or step.defined_in_file in ops.definitions()
     covered = [symbol for clause in op.clauses for symbol in clause.covers]
     if op.clauses:
-        assert sorted(covered) == sorted(p.symbol for p in op.parameters)
+        assert sorted(covered) == sorted(p.symbol for p in op.parameters if p.trained)
+    # What a description does not write is called after what it writes, and has no gradient.
+    assert {p.follows for p in op.parameters} - {""} <= {p.symbol for p in op.given}
+    assert not any(p.trained for p in op.parameters if p.follows)
+
+
+@each_operation
+def test_every_input_has_one_step_and_a_sum_none(op: Operation) -> None:
+    assert [s.input for s in op.backward] == ([] if op.is_sum else [i.symbol for i in op.inputs])
+    assert not op.variadic or op.is_sum
+    if op.any_shape:
+        assert {len(i.axes) for i in op.inputs} | {len(op.output)} == {1}
+    for step in op.backward:
+        assert op.step(step.input) is step
+        # Of one operation there is no step, of another no render emits it.
+        missing = op.key == ("depthwise", 2, "symmetric")
+        assert (step.lean == "") == missing
+        assert (step.token is None) == (missing or op.key == ("conv", 2, "XLA"))
 
 
 @cases(lambda op: op.forward is not None)
 def test_run_is_the_forward_it_prints(op: Operation, dims: Mapping[str, int]) -> None:
     values = sample(op, dims)
     assert op.forward is not None
-    printed = Evaluator().constant(elaborate(op, op.forward, "Vec {out}"), values)
-    assert difference(printed, op.run(dims, parameters(op, values), values["x"])) < BOUND
+    printed = Evaluator().constant(elaborate(op, op.forward, vec(op.output)), values)
+    assert difference(printed, forward(op, dims, values)) < BOUND
 
 
 def analyticity_error(op: Operation, dims: Mapping[str, int]) -> float:
-    """Complex step against central differences, in one direction of the input and parameters."""
+    """Complex step against central differences, in one direction of the inputs and parameters."""
     values = sample(op, dims)
     rng = np.random.default_rng(1)
-    moved = ["x", *(p.symbol for p in op.parameters), *op.hyper]
+    moved = [x.symbol for x in operands(op)] + [p.symbol for p in op.parameters]
     direction = {s: rng.normal(size=values[s].shape) for s in moved}
 
     def at(h: complex) -> Array:
-        new = values | {s: values[s] + h * direction[s] for s in moved}
-        return op.run(dims, parameters(op, new), new["x"])
+        return forward(op, dims, values | {s: values[s] + h * direction[s] for s in moved})
 
     stepped = at(STEP * 1j).imag / STEP
     return difference(stepped, (at(1e-6).real - at(-1e-6).real) / 2e-6)
@@ -449,9 +530,11 @@ def test_forward_is_analytic(op: Operation, dims: Mapping[str, int]) -> None:
     assert analyticity_error(op, dims) < 1e-7
 
 
-@cases(lambda op: op.backward.lean)
-def test_backward_is_the_derivative_of_the_forward(op: Operation, dims: Mapping[str, int]) -> None:
-    assert backward_error(op, dims) < BOUND
+@steps()
+def test_backward_is_the_derivative_of_the_forward(
+    op: Operation, symbol: str, dims: Mapping[str, int]
+) -> None:
+    assert backward_error(op, dims, symbol) < BOUND
 
 
 @cases(lambda op: op.clauses)
@@ -465,15 +548,14 @@ def test_nodes_are_the_derivative_in_their_parameter(
 @pytest.mark.parametrize(
     "op",
     [op for op in ops.operations().values() if op.clauses],
-    ids=lambda op: op.forward or op.word,
+    ids=name,
 )
 def test_clauses_hold_as_stated(op: Operation) -> None:
     dims = SMALL | {"kH": 3, "kW": 1}
     for clause in op.clauses:
-        assert statement_error(op, clause.f32, dims, False) < BOUND
-        if clause.switch is not None:
-            assert statement_error(op, clause.switch, dims, False) < BOUND
-            assert statement_error(op, clause.switch, dims, True) < BOUND
+        for form in clause.forms():
+            for flag in (False, True):
+                assert statement_error(op, form.text, dims, flag) < BOUND
 
 
 def test_no_mask_is_no_dropout() -> None:
@@ -495,9 +577,9 @@ def test_stages_and_tokens_are_the_librarys() -> None:
         "dwbrBstrided": (("depthwise", 2, "XLA"), ("bn", 1, None), ("relu6", 1, None)),
     }
     steps = {
-        f"{token}({', '.join(op.backward.operands)})": op.backward.lean
+        f"{token}({', '.join(step.operands)})": step.lean
         for token, found in ops.by_token().items()
-        for op in found
+        for _, step in found
     }
     assert steps == {
         "selectPosB(x)": "reluMaskB (N * (c * h * w)) x dy",
@@ -516,17 +598,23 @@ def test_stages_and_tokens_are_the_librarys() -> None:
     assert ops.lookup("conv", 2, "XLA") is ops.operations()["conv", 2, "XLA"]
     assert ops.lookup("maxpool", 2, "symmetric") is ops.operations()["maxpool", 2, None]
     assert ops.lookup("conv", 2) is None
-    assert set(ops.words()) == {op.word for op in ops.operations().values()}
+    # A sum has no word: it is written between its addends.
+    assert {*ops.words(), ops.SUM_WORD} == {op.word for op in ops.operations().values()}
+    assert ops.SUM_WORD not in ops.words()
+
+
+def switched(clause: Clause) -> tuple[str | None, str | None]:
+    form = dict(clause.at).get("switch")
+    return (None, None) if form is None else (form.text, form.proof)
 
 
 def test_clauses_are_the_librarys() -> None:
     """Predicates with their argument orders and what proves them; `∀` where there is none."""
     found = {
         (op.word, op.stride, op.padding, clause.covers): (
-            clause.f32.partition(",")[0] if clause.index_f32 else clause.f32,
-            clause.proof_f32,
-            clause.switch,
-            clause.proof_switch,
+            clause.plain.text.partition(",")[0] if clause.plain.index else clause.plain.text,
+            clause.plain.proof,
+            *switched(clause),
         )
         for op in ops.operations().values()
         for clause in op.clauses
@@ -590,16 +678,11 @@ def test_stages_are_their_steps(stage: Any) -> None:
     dims = SMALL | {"kH": 3, "kW": 5}
     steps = [ops.operations()[key] for key in stage.steps]
     head = steps[0]
-    width = head.axes[1][0]
+    width = head.output[0]
     dims["c"] = dims[width]
-    whole = replace(
-        head,
-        parameters=(
-            *head.parameters,
-            Parameter("γ", f"Vec {width}", "scale"),
-            Parameter("β", f"Vec {width}", "shift"),
-        ),
-    )
+    of_bn = ops.operations()["bn", 1, None].parameters
+    own = (replace(p, type=p.type.replace("Vec c", f"Vec {width}")) for p in of_bn)
+    whole = replace(head, parameters=(*head.parameters, *own))
     values = sample(whole, dims)
 
     def through(x: Array) -> Array:
@@ -607,12 +690,13 @@ def test_stages_are_their_steps(stage: Any) -> None:
             x = step.run(dims, values, x)
         return x
 
-    printed = elaborate(whole, f"{stage.lean} x", "Vec {out}")
+    (operand,) = head.inputs
+    printed = elaborate(whole, f"{stage.lean} x", vec(head.output))
     assert difference(Evaluator().constant(printed, values), through(values["x"])) < BOUND
-    assert (stage.graph is None) == (head.backward.defined_in_file is not None)
+    assert (stage.graph is None) == (head.step("x").defined_in_file is not None)
     if stage.graph is not None:
         graph = f'den ({stage.graph} (h := h) (w := w) W b ε γ β x (.operand "" dy))'
-        back = Evaluator().constant(elaborate(whole, graph, "Vec {into}"), values)
+        back = Evaluator().constant(elaborate(whole, graph, vec(operand.axes)), values)
         assert difference(back, derivative(through, values["x"], values["dy"])) < BOUND
 
 
@@ -626,7 +710,7 @@ def test_paddings_differ_in_numbers_only(word: str, kernel: tuple[int, int]) -> 
     symmetric, xla = (ops.operations()[word, 2, p] for p in ("symmetric", "XLA"))
     values = sample(symmetric, dims)
     a, b = (op.run(dims, parameters(op, values), values["x"]) for op in (symmetric, xla))
-    assert symmetric.axes == xla.axes
+    assert (symmetric.inputs, symmetric.output) == (xla.inputs, xla.output)
     assert difference(a, b) > 0.1
 
 
@@ -930,14 +1014,53 @@ def test_large_blocks_are_cut_without_effect(name: str, monkeypatch: pytest.Monk
 RED = 1e-3
 
 
-@cases(lambda op: op.backward.lean)
-def test_a_changed_forward_is_seen(op: Operation, dims: Mapping[str, int]) -> None:
-    def bent(d: Mapping[str, int], params: Mapping[str, Array], x: Array) -> Array:
-        y = op.run(d, params, x)
+@steps()
+def test_a_changed_forward_is_seen(op: Operation, symbol: str, dims: Mapping[str, int]) -> None:
+    def bent(d: Mapping[str, int], params: Mapping[str, Array], *xs: Array) -> Array:
+        y = op.run(d, params, *xs)
         half = y.shape[-1] // 2
         return np.concatenate([1.1 * y[..., :half], y[..., half:]], axis=-1)
 
-    assert backward_error(replace(op, run=bent), dims) > RED
+    assert backward_error(replace(op, run=bent), dims, symbol) > RED
+
+
+def gate(*says: tuple[str, str]) -> Operation:
+    """The product of two values, entry by entry, with a step to each."""
+    return Operation(
+        word="gate",
+        inputs=(Input("x", ("n",)), Input("s", ("n",))),
+        output=("n",),
+        any_shape=True,
+        forward="dropout s x",
+        run=lambda dims, params, x, s: x * s,
+        backward=tuple(Backward(None, (), lean, input=symbol) for symbol, lean in says),
+        linear=False,
+    )
+
+
+def test_each_input_is_held_against_its_own_step() -> None:
+    right = gate(("x", "dropout s dy"), ("s", "dropout x dy"))
+    crossed = gate(("s", "dropout s dy"), ("x", "dropout x dy"))
+    with ops.extended(right):
+        assert ops.lookup("gate") is right
+    values = sample(right, SIZES)
+    printed = Evaluator().constant(elaborate(right, "dropout s x", vec(right.output)), values)
+    assert difference(printed, forward(right, SIZES, values)) < BOUND
+    assert analyticity_error(right, SIZES) < 1e-7
+    for symbol in ("x", "s"):
+        assert backward_error(right, SIZES, symbol) < BOUND
+        assert backward_error(crossed, SIZES, symbol) > RED
+
+
+def test_a_sum_that_loses_or_doubles_an_addend_is_seen() -> None:
+    op = ops.lookup(ops.SUM_WORD)
+    assert op is not None
+    lossy = replace(op, run=lambda dims, params, *xs: sum(xs[1:], xs[0]) - xs[-1])
+    twice = replace(op, run=lambda dims, params, *xs: sum(xs, xs[0]))
+    symbols = [x.symbol for x in operands(op)]
+    assert [backward_error(op, SIZES, s) < BOUND for s in symbols] == [True, True, True]
+    assert [backward_error(lossy, SIZES, s) > RED for s in symbols] == [False, False, True]
+    assert [backward_error(twice, SIZES, s) > RED for s in symbols] == [True, False, False]
 
 
 @pytest.mark.parametrize("word", ["conv", "depthwise"])
@@ -975,7 +1098,7 @@ def test_a_shifted_tap_is_seen(word: str, padding: Any, monkeypatch: pytest.Monk
     assert backward_error(op, dims) > RED
     weight = next(e for name, e in node_errors(op, dims).items() if name.startswith("W"))
     assert weight > RED
-    text = op.clauses[0].f32
+    text = op.clauses[0].plain.text
     assert statement_error(op, text, SMALL, False) > RED
 
 

@@ -14,14 +14,11 @@ def output(case: Case, parameters: Mapping[str, Any], x: Any, bump: Mapping[str,
     values = {case.fwd.block.input: x + bump.get(case.fwd.block.input, 0.0)}
     for site in case.fwd.sites.values():
         inputs = [values[name] for name in site.inputs]
-        if site.operation is None:
-            value = inputs[0] if len(inputs) == 1 else inputs[0] + inputs[1]
-        else:
-            own = {p.symbol: parameters[p.lean] for p in site.parameters}
-            for symbol, binder in site.option.items():
-                mask = case.options.get(binder)
-                own[symbol] = None if mask is None else mask[0]
-            value = forward_of(site.operation)(axes(site, case.sizes), own, inputs[0])
+        own = {p.symbol: parameters[p.lean] for p in site.parameters}
+        for symbol, binder in site.option.items():
+            mask = case.options.get(binder)
+            own[symbol] = None if mask is None else mask[0]
+        value = forward_of(site.operation)(axes(site, case.sizes), own, *inputs)
         values[site.name] = value + bump.get(site.name, 0.0)
     return values[case.fwd.output]
 

@@ -15,12 +15,12 @@ import numpy as np
 from jax import lax, numpy as jnp
 
 from obligations.confirm.roads import Gradients, Point
-from obligations.ops.base import Array, Operation
+from obligations.ops.base import Array, Loss, Operation
 
 jax.config.update("jax_enable_x64", True)
 
-Forward = Callable[[Mapping[str, int], Mapping[str, Any], Any], Any]
-"""``(dims, parameters by symbol, x)`` to the flat value."""
+Forward = Callable[..., Any]
+"""``(dims, parameters by symbol, *xs)`` to the flat value."""
 
 IMAGE = ("NCHW", "OIHW", "NCHW")
 
@@ -92,6 +92,10 @@ def relu6(d: Mapping[str, int], p: Mapping[str, Any], x: Any) -> Any:
     return jax.nn.relu6(x)
 
 
+def add(d: Mapping[str, int], p: Mapping[str, Any], *xs: Any) -> Any:
+    return jnp.sum(jnp.stack(xs), axis=0)
+
+
 FORWARDS: Mapping[tuple[str, int, str | None], Forward] = {
     ("conv", 1, None): conv("symmetric", 1),
     ("conv", 2, "symmetric"): conv("symmetric", 2),
@@ -106,6 +110,7 @@ FORWARDS: Mapping[tuple[str, int, str | None], Forward] = {
     ("gap", 1, None): average_pool,
     ("dense", 1, None): dense,
     ("dropout", 1, None): dropout,
+    ("+", 1, None): add,
 }
 """By word, stride and padding, as the table has its operations."""
 
@@ -126,18 +131,18 @@ def loss(dims: Mapping[str, int], fixed: Mapping[str, Any], logits: Any) -> Any:
 
 @cache
 def _compiled(
-    operation: Operation | None, dims: tuple[tuple[str, int], ...]
+    operation: Operation | Loss, dims: tuple[tuple[str, int], ...]
 ) -> Callable[..., tuple[Any, Any, Any]]:
-    """The value and its derivatives in ``x`` and the parameters, compiled for these sizes."""
+    """The value and its derivatives in the inputs and parameters, compiled for these sizes."""
     sizes = dict(dims)
 
-    def both(x: Any, parameters: Any, fixed: Any, dy: Any) -> tuple[Any, Any, Any]:
-        def value(x: Any, parameters: Any) -> Any:
-            if operation is None:
-                return loss(sizes, fixed, x)
-            return forward_of(operation)(sizes, {**parameters, **fixed}, x)
+    def both(xs: Any, parameters: Any, fixed: Any, dy: Any) -> tuple[Any, Any, Any]:
+        def value(xs: Any, parameters: Any) -> Any:
+            if isinstance(operation, Loss):
+                return loss(sizes, fixed, *xs)
+            return forward_of(operation)(sizes, {**parameters, **fixed}, *xs)
 
-        y, back = jax.vjp(value, x, parameters)
+        y, back = jax.vjp(value, xs, parameters)
         return (y, *back(dy))
 
     compiled: Callable[..., tuple[Any, Any, Any]] = jax.jit(both)
@@ -148,8 +153,9 @@ def run(at: Point) -> tuple[Array, Gradients]:
     """JAX's value of its own forward, and its derivatives by name."""
     parameters, fixed = ({k: v[0] for k, v in d.items()} for d in (at.parameters, at.fixed))
     compiled = _compiled(at.operation, tuple(at.dims.items()))
-    y, x, found = compiled(at.x[0], parameters, fixed, at.dy[0])
-    return np.asarray(y), {"x": np.asarray(x), **{k: np.asarray(v) for k, v in found.items()}}
+    y, into, of = compiled([x[0] for x in at.xs], parameters, fixed, at.dy[0])
+    found = {**dict(zip(at.symbols, into, strict=True)), **of}
+    return np.asarray(y), {symbol: np.asarray(v) for symbol, v in found.items()}
 
 
 def vjp_of(at: Point) -> Gradients:

@@ -41,7 +41,7 @@ def test_every_operation_has_a_forward_in_jax() -> None:
 
 def test_the_forwards_agree() -> None:
     for at in points():
-        wanted = forward(at)(at.parameters, at.x)[0]
+        wanted = forward(at)(at.parameters, *at.xs)[0]
         found, _ = forwards.run(at)
         assert relative_error(found, wanted) < BOUND, (at.name, at.side)
 
@@ -86,23 +86,24 @@ def test_the_other_padding_is_seen(word: str, side: int) -> None:
 
 def test_xla_padding_at_side_1_is_not_xlas_same(monkeypatch: pytest.MonkeyPatch) -> None:
     at = strided("conv", "XLA", 1)
-    wanted = forward(at)(at.parameters, at.x)[0]
+    wanted = forward(at)(at.parameters, *at.xs)[0]
     assert relative_error(forwards.run(at)[0], wanted) < BOUND
     monkeypatch.setattr(forwards, "pads", lambda padding, kh, kw: "SAME")
     forwards._compiled.cache_clear()
     assert relative_error(forwards.run(at)[0], wanted) > RED
     even = replace(at, operation=operations()["conv", 2, "symmetric"])
-    assert relative_error(forwards.run(at)[0], forward(even)(at.parameters, at.x)[0]) < BOUND
+    assert relative_error(forwards.run(at)[0], forward(even)(at.parameters, *at.xs)[0]) < BOUND
     monkeypatch.undo()
     forwards._compiled.cache_clear()
 
 
 def test_pools_send_ties_of_masked_zeros_to_the_first_too() -> None:
     at = point(operations()["maxpool", 2, None], 3, 0)
-    ties = replace(at, x=np.maximum(at.x, 0.0))
+    (x,) = at.xs
+    ties = replace(at, xs=(np.maximum(x, 0.0),))
     assert relative_error(formula(ties)["x"][0], forwards.vjp_of(ties)["x"]) < BOUND
     # There are ties, and going to another of the equals would show.
-    last = replace(ties, x=ties.x + 1e-9 * np.arange(ties.x.size))
+    last = replace(ties, xs=(ties.xs[0] + 1e-9 * np.arange(x.size),))
     assert relative_error(formula(ties)["x"][0], formula(last)["x"][0]) > RED
 
 
@@ -174,10 +175,9 @@ def test_the_loss_gradient_of_every_tensor(name: str, table: list[str]) -> None:
             else:
                 own |= {n: moved[f,] for group in block.loose for n, f in group if (f,) in moved}
             x = output(case, own, x, {})
-        fixed = {"α": point_.alpha, "B": point_.divisor, "t": point_.target}
         if not net.capstone.threaded:
             return jnp.sum(x * point_.g[0])
-        return forwards.loss({"N": point_.batch, "K": point_.classes}, fixed, x)[0]
+        return forwards.loss({"N": point_.batch, "K": point_.classes}, point_.given, x)[0]
 
     found: Mapping[tuple[str, ...], Any] = dict(
         zip(paths, jax.jit(jax.grad(lambda ws: loss(dict(zip(paths, ws, strict=True)))))(

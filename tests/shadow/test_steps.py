@@ -34,13 +34,13 @@ def test_reverse_is_the_derivative(name: str) -> None:
             back = reverse(point.case, values, point.dy)
             assert relative_error(back.input, input_gradient(point.case, point.dy)) < BOUND
             for site in fwd.sites.values():
-                if site.operation is None or not site.operation.clauses:
+                if not site.operation.clauses:
                     continue
                 nodes = gradient_nodes(
                     site.operation,
                     axes(site, point.case.sizes),
                     site_parameters(point.case, site),
-                    values[site.inputs[0]],
+                    [values[read] for read in site.inputs],
                     back.cotangents[site.name],
                 )
                 for p in site.parameters:
@@ -70,7 +70,7 @@ def test_a_replica_that_keeps_a_sum_to_itself_is_seen(tiny: tuple[Derived, NetCh
     _, check = tiny
     point = sample_net(check.whole, np.random.default_rng(3), batch=6)
     wanted = beyond.global_nodes(check, point)
-    own = float(point.divisor[0, 0]) / beyond.REPLICAS
+    own = {"B": point.given["B"] / beyond.REPLICAS}
 
     def deviation(skip: int | None) -> float:
         calls = 0

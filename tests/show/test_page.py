@@ -16,10 +16,11 @@ from obligations.cli import run
 from obligations.description.reader import read_net
 from obligations.errors import ObligationsError, Source
 from obligations.ledger.rows import Ledger, Row, Zero
+from obligations.ledger.verdicts import Verdict
 from obligations.resources import built_in_nets
 from obligations.show import page, pictures, svg
+from obligations.statements.gate import differences
 from obligations.statements.section import sections
-from obligations.writing.tie_file import differences
 
 HERE = Path(__file__).parent
 TINY = (HERE.parent / "nets" / "tiny.net").read_text("utf-8")
@@ -132,17 +133,24 @@ def long_names() -> str:
 
 def ledger(failing: bool) -> Ledger:
     rows = [
-        Row("tinyIdCotA", "cotangent", "Id N=2 c=3 h=2 w=2", {"cotangent": 2e-16}, 0.02, "holds"),
-        Row("tinyIdTiedB", "bundle", "Id N=2 c=3 h=2 w=2", {"statement": 0.0}, None, "holds"),
+        Row(
+            "tinyIdCotA",
+            "cotangent",
+            "Id N=2 c=3 h=2 w=2",
+            {"cotangent": 2e-16},
+            0.02,
+            Verdict.HOLDS,
+        ),
+        Row("tinyIdTiedB", "bundle", "Id N=2 c=3 h=2 w=2", {"statement": 0.0}, None, Verdict.HOLDS),
     ]
     if failing:
         name = "tiny_a_name_that_is_longer_than_any_telephone_is_wide_idblock_tiedB" * 2
         rows += [
-            Row(name, "bundle", "c=3", {"intent": 0.3}, 0.1, "not the gradient", (HOSTILE,)),
-            Row("tinyNetTied", "capstone", HOSTILE, {}, None, "fails", ("one", "two")),
+            Row(name, "bundle", "c=3", {"intent": 0.3}, 0.1, Verdict.NOT_THE_GRADIENT, (HOSTILE,)),
+            Row("tinyNetTied", "capstone", HOSTILE, {}, None, Verdict.FAILS, ("one", "two")),
         ]
     zeros = (Zero("i0.b₁", "a constant per channel at i0.n1", 1e-17),)
-    further = (Row("at the kink n1 = 0", "hypothesis", "Id", {}, 0.1, "holds", ("0 and 1",)),)
+    further = (Row("at the kink n1 = 0", "hypothesis", "Id", {}, 0.1, Verdict.HOLDS, ("0 and 1",)),)
     return Ledger("Tiny", tuple(rows), "channels n → n/4", zeros, 1.5, (0,), ("x",), further)
 
 
@@ -346,3 +354,82 @@ def test_check_and_diff_write_pages(capsys: pytest.CaptureFixture[str], tmp_path
 
     assert run(["check", str(net), "--html", str(tmp_path / "no" / "x.html")]) == 2
     assert "Traceback" not in capsys.readouterr().err
+
+
+MARKED = r'<code>(\w+)</code></th><td [^>]*><span class="mark[^"]*">(.*?)</span>'
+"""A row's name and its verdict."""
+
+
+def test_the_page_of_a_lean_file(tmp_path: Path) -> None:
+    """What is wrong stands first, at its place; the rest has its notes under it."""
+    net = tmp_path / "tiny.net"
+    net.write_text(TINY, "utf-8")
+    assert run(["generate", str(net), "--unchecked", "--no-lean", "--out", str(tmp_path)]) == 0
+    lean = tmp_path / "TinyStepTieB.lean"
+    lines = lean.read_text("utf-8").splitlines()
+    lean.write_text(
+        "\n".join(
+            [
+                *lines,
+                "theorem wrong (n : Nat) : n = n + 1 := by sorry",
+                "theorem unread (n : Nat) : nowhere n = n := by rfl",
+                "structure Nothing where",
+            ]
+        ),
+        "utf-8",
+    )
+    page_file, data = tmp_path / "check.html", tmp_path / "check.json"
+    command = ["check", str(lean), "--net", str(net), "--html", str(page_file)]
+    only = [x for n in ("tinyIdCotA", "wrong", "unread", "Nothing") for x in ("--only", n)]
+    assert run([*command, *only, "--json", str(data)]) == 1
+    content = html.unescape(page_file.read_text("utf-8"))
+    at = len(lines)
+    findings = re.findall(r'<div class="place">(.*?)</div>\n<div>.*?✗</span> (.*?)</div>', content)
+    assert findings == [
+        (f"{lean}:{at + 1}:9", "wrong: fails"),
+        (f"{lean}:{at + 2}:28", "unread: unknown name 'nowhere'"),
+    ]
+    assert "at n=2: 2 against 3" in content
+    heads = re.findall(r'<th role="columnheader" scope="col"[^>]*>(.*?)</th>', content)
+    assert heads[:3] == ["name", "verdict", "line"]
+    shown = re.findall(
+        r'<code>(\w+)</code></th><td [^>]*><span class="mark[^"]*">(.*?)</span>', content
+    )
+    assert shown == [
+        ("wrong", "✗ fails"),
+        ("unread", "✗ not evaluable"),
+        ("tinyIdCotA", "✓ holds"),
+        ("Nothing", "no statement"),
+    ]
+    assert "Statement: the two sides of the statement." in content
+    assert 'data-cotangent="%dx"' in content
+    (found,) = json.loads(data.read_text("utf-8"))
+    assert [(r["name"], r["line"]) for r in found["rows"][1:3]] == [
+        ("wrong", at + 1),
+        ("unread", at + 2),
+    ]
+
+    # What is allowed not to be known is no finding, and says why in its row.
+    assert run([*command, *only[:2], *only[4:], "--allow-unknown"]) == 0
+    content = html.unescape(page_file.read_text("utf-8"))
+    assert 'class="findings"' not in content
+    assert "unknown name 'nowhere'" in content
+
+
+def test_the_page_of_a_comparison_shows_the_pieces(tmp_path: Path) -> None:
+    left, right = tmp_path / "A.lean", tmp_path / "B.lean"
+    left.write_text(
+        "theorem t (a b : Nat) : a + b = b + a := by omega\ndef d : Nat := 1\n", "utf-8"
+    )
+    right.write_text("theorem t (a b : Nat) : a + b = b + b := by omega\n", "utf-8")
+    file = tmp_path / "diff.html"
+    assert run(["diff", str(left), str(right), "--html", str(file)]) == 1
+    content = html.unescape(file.read_text("utf-8"))
+    pieces = re.search(r"<pre tabindex=\"0\">(.*?)</pre>", content, re.DOTALL)
+    assert pieces is not None
+    assert pieces[1].splitlines() == ["differs:", "  A  1:37     a", "  B  1:37     b"]
+    shown = re.findall(
+        r'<code>(\w+)</code></th><td [^>]*><span class="mark[^"]*">(.*?)</span>', content
+    )
+    assert shown == [("t", "✗ statement differs"), ("d", "✗ only in A")]
+    assert 'data-label="A">2:5</td>' in content

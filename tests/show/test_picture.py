@@ -81,7 +81,9 @@ def test_everything_is_drawn_once_in_its_row(section: Section, kind: str, inline
     fwd, emitted = section.forwards[kind], section.emitted[kind]
 
     sites = marked(root, "data-site")
-    assert list(sites) == [fwd.block.input, *fwd.sites]
+    # A site that only names another one has its row too.
+    assert list(sites) == [fwd.block.input, *(s.name for s in fwd.block.listing(kind))]
+    assert set(sites) == {fwd.block.input, *fwd.sites, *fwd.aliases}
     values = marked(root, "data-cotangent")
     assert set(values) == {INCOMING, *emitted.nodes}
     parameters = marked(root, "data-parameter")
@@ -94,7 +96,7 @@ def test_everything_is_drawn_once_in_its_row(section: Section, kind: str, inline
     assert tops == sorted(tops)
     ends = dict(zip(sites, [*tops[1:], float("inf")], strict=True))
     for name, group in values.items():
-        site = emitted.at(name, fwd)
+        site = fwd.block.output if name == INCOMING else emitted.at(name, fwd)
         assert box(sites[site])[1] <= box(group)[1] < box(group)[3] < ends[site] + 1
     # A parameter is level with the cotangent its gradient node reads.
     for name, group in parameters.items():
@@ -182,6 +184,42 @@ a      ╰─┼▸ %da = selectPosB(a)
          │    → g2, bt2, gp, btp
 out      ╰─ %dy = dyOut"""
     )
+
+
+def test_another_name_of_a_site_has_its_row() -> None:
+    lines = shown(picture(NETS["mobilenetv2"]["head"], "head")).split("\n")
+    assert lines[-3:] == [
+        "├▸ gp = gap                 ├▸ %dgi = denseRowBack(Wd), also %dgo",
+        "├▸ do = gp                  │  as at gp",
+        "╰▸ out = dense (Wd, bd)     ╰─ %dy = g                             → Wd, bd",
+    ]
+    # Where it is the output, what comes in comes in there.
+    rows = picture(NETS["mobilenetv2"]["Stride1"], "ExpOnly").rows[-2:]
+    assert [(r.site, r.operation, [v.name for v in r.values], r.echo) for r in rows] == [
+        ("pn", "bn (pg, pbt)", [], "as at out"),
+        ("out", "pn", [INCOMING], ""),
+    ]
+
+
+def test_a_sum_of_three_and_what_meets_there() -> None:
+    content = TINY.read_text("utf-8")
+    for old, new in (
+        ("a   = n2 + xin", "a   = n2 + xin + xin"),
+        ("addVB(%dc1, %da)", "addVB(%dc1, %da, %da)"),
+        ("bnBatchBack(g2, c2)", "bnBatchBack(g2, c2) from %da"),
+    ):
+        content = content.replace(old, new, 1)
+    found = picture(sections(read_net(Source("x.net", content)))["Id"], "Id")
+    assert found.differences == ()
+    lines = shown(found).split("\n")
+    assert any(" a = n2 + xin + xin " in line for line in lines)
+    assert any(line.endswith("%dx = addVB(%dc1, %da, %da)") for line in lines)
+    assert any("%dn2 = bnBatchBack(g2, c2) from %da" in line for line in lines)
+    # A line is drawn once, however often a value is read.
+    edges = [(e.source, e.target) for e in (*found.forward, *found.backward)]
+    assert len(set(edges)) == len(edges)
+    assert ("xin", "a") in edges
+    assert ("%da", "%dx") in edges
 
 
 def test_kinds_of_a_block_have_their_own_widths_and_names() -> None:

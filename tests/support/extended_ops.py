@@ -17,6 +17,7 @@ from obligations.ops.base import (
     Backward,
     Clause,
     Family,
+    Form,
     Input,
     Name,
     Operation,
@@ -251,8 +252,10 @@ LAYERNORM = Family(
             clauses=(
                 Clause(
                     ("γ", "β"),
-                    "GradNodeB.LnPairTiedB N c h w vN epsStr cotN ε γ β x cot",
-                    "lnPairTiedB_holds",
+                    Form(
+                        "GradNodeB.LnPairTiedB N c h w vN epsStr cotN ε γ β x cot",
+                        "lnPairTiedB_holds",
+                    ),
                 ),
             ),
             linear=False,
@@ -343,8 +346,9 @@ def attention_k(n: int, c: int, h: int, w: int, *given: Array) -> Array:
 
 
 def attention_v(n: int, c: int, h: int, w: int, *given: Array) -> Array:
-    *qkv, dy = given
-    share, *_ = _attention(n, c, h * w, *qkv)
+    """What is linear in the values needs none of them saved."""
+    q, k, dy = given
+    share, *_ = _attention(n, c, h * w, q, k, k)
     return join(split(dy, n, c, h * w) @ share, *given)
 
 
@@ -361,8 +365,8 @@ ATTENTION = Family(
             backward=tuple(
                 Backward(
                     f"attn{s.upper()}BackB",
-                    ("q", "k", "v"),
-                    f"attn{s.upper()}InB N c h w q k v dy",
+                    ("q", "k", "v") if s != "v" else ("q", "k"),
+                    f"attn{s.upper()}InB N c h w q k {'' if s == 'v' else 'v '}dy",
                     says=f"back through the attention to its {s}",
                     input=s,
                 )
@@ -375,7 +379,7 @@ ATTENTION = Family(
         Name("attnB", f"{_QKV} : {FLAT}", value=attention),
         Name("attnQInB", f"{_QKV} (dy : {FLAT}) : {FLAT}", value=attention_q),
         Name("attnKInB", f"{_QKV} (dy : {FLAT}) : {FLAT}", value=attention_k),
-        Name("attnVInB", f"{_QKV} (dy : {FLAT}) : {FLAT}", value=attention_v),
+        Name("attnVInB", f"(N c h w : Nat) (q k dy : {FLAT}) : {FLAT}", value=attention_v),
     ),
 )
 
@@ -388,7 +392,7 @@ def without_bias() -> Operation:
     conv = lookup("conv")
     assert conv is not None
     (step,) = conv.backward
-    weight = next(c for c in conv.clauses if c.covers == ("W",))
+    plain = next(c.plain for c in conv.clauses if c.covers == ("W",))
 
     def run(dims: Dims, params: Params, x: Array) -> Array:
         return conv.run(dims, {**params, "b": np.zeros((1, dims["oc"]))}, x)
@@ -402,5 +406,20 @@ def without_bias() -> Operation:
         forward=f"batchMap N (flatConv W {zero}) x",
         run=run,
         backward=(replace(step, token="convnBackBatched", lean=f"cInB N W {zero} dy"),),
-        clauses=(replace(weight, f32=weight.f32.replace(" b ", f" {zero} "), switch=None),),
+        clauses=(Clause(("W",), replace(plain, text=plain.text.replace(" b ", f" {zero} "))),),
+    )
+
+
+def bias_or_not() -> Operation:
+    """The table's convolution, whose bias a site may leave out."""
+    conv = lookup("conv")
+    assert conv is not None
+    weight, bias = conv.parameters
+    (step,) = conv.backward
+    return replace(
+        conv,
+        word="convo",
+        noun="convolution with a bias or none",
+        parameters=(weight, replace(bias, default="(fun _ => 0)")),
+        backward=(replace(step, token="convoBackBatched"),),
     )

@@ -20,6 +20,7 @@ from obligations.errors import ObligationsError, Source
 from obligations.lean import printer, syntax as s
 from obligations.lean.declaration import Declaration, Tactic
 from obligations.lean.source import LeanFile, read
+from obligations.statements.gate import differences
 from obligations.statements.section import sections
 from obligations.statements.tie_file import Derived, derive
 from obligations.writing import tie_file as generate
@@ -84,7 +85,7 @@ def test_no_file_is_kept_that_no_case_writes(kept: str) -> None:
 def test_the_same_bytes_whatever_the_hash_seed() -> None:
     code = (
         "import sys; from obligations.description.reader import load;"
-        "from obligations.statements.derive import derive;"
+        "from obligations.statements.tie_file import derive;"
         "from obligations.writing.tie_file import text;"
         "sys.stdout.buffer.write(text(derive(load('mobilenetv2')), checked=True).encode())"
     )
@@ -268,9 +269,28 @@ def test_docstrings_follow_the_description() -> None:
     """What a docstring says moves with the description, it is no text of the net's."""
     source = net_source("resnet34")
     moved = source.text.replace("W1,b1 ← %dn1   g1,bt1 ← %dr1", "W1,b1 ← %dr1   g1,bt1 ← %dn1", 1)
-    docs = docstrings(derive(read_net(Source("moved.net", moved))))
+    docs = docstrings(derive(read_net(Source("moved.net", moved)), allow=True))
     assert "Read by `g1`, `bt1` and `%dc1`." in docs["r34IdCotC1"]
     assert "Read by `W1`, `b1` and `%dn1`." in docs["r34IdCotN1"]
+
+
+def test_a_docstring_tells_a_fan_in_wherever_it_is_and_what_a_step_is_said_to_read() -> None:
+    text = (ROOT / TINY).read_text("utf-8")
+    for old, new in (
+        ("a   = n2 + xin", "a   = n2 + xin + r1"),
+        ("convBackBatched(W2)\n", "convBackBatched(W2)\n    %ds = addVB(%dc2, %da)\n"),
+        ("bnBatchBack(g1, c1)", "bnBatchBack(g1, c1) from %dr1"),
+    ):
+        assert old in text
+        text = text.replace(old, new, 1)
+    docs = docstrings(derive(read_net(Source("tiny.net", text))))
+    assert docs["tinyIdCotN1"].startswith(
+        "At `n1`: `tinyIdCotC2` back through the convolution `W2`, plus `tinyIdCotA`; the sum kept "
+        "where `n1 > 0` (`%dc2 = convBackBatched(W2)`, `%ds = addVB(%dc2, %da)`, "
+        "`%dr1 = selectPosB(n1)`). Read by"
+    )
+    assert "(`%dn1 = bnBatchBack(g1, c1) from %dr1`)" in docs["tinyIdCotC1"]
+    assert docs["tinyIdCotIn"].startswith("At the input: `tinyIdCotC1` back through")
 
 
 # -- the whole header --------------------------------------------------------------------------
@@ -316,14 +336,14 @@ def test_a_layer_list_that_is_not_the_forward() -> None:
     text = source.text.replace("Id a1, Id a2, Down d2,", "Id a2, Id a1, Down d2,")
     assert text != source.text
     net = read_net(Source("swapped.net", text))
-    (found,) = generate.differences(net, sections(net))
+    (found,) = differences(net, sections(net))
     assert "the layer is Id a1; resnet34ForwardBFull has Id a2 here" in found.message
 
 
 @pytest.mark.parametrize("name", ["resnet34", "mobilenetv2", TINY])
 def test_no_differences(name: str) -> None:
     net = derived(name).net
-    assert generate.differences(net, sections(net)) == []
+    assert differences(net, sections(net)) == []
 
 
 # -- seal --------------------------------------------------------------------------------------

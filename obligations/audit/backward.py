@@ -7,7 +7,6 @@ the next one should read.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from obligations.audit.forward import (
     pool_problems,
 )
 from obligations.audit.match import Matching
-from obligations.audit.rows import Ledger, Mismatch, difference, text, unless
+from obligations.audit.rows import Ledger, Mismatch, close, difference, text, unless
 from obligations.audit.unroll import Key, LayerAt, Place, kernel_size, window
 from obligations.ops import Formula, Operation
 from obligations.stablehlo import BackStep, FanIn as Added, GradNode, Pattern, Site
@@ -272,10 +271,8 @@ def _formula(
     assert isinstance(own, Formula)
     pattern = Pattern.of(operation, own.step, place.axes)
     due, have = pattern.numbers, a["coefficients"]
-    same = len(have) == len(due)
-    close = same and all(math.isclose(c, d, rel_tol=1e-6) for c, d in zip(have, due, strict=True))
     said = f"coefficients {text(have)} (from line {a['from_line']})"
-    problems = unless(close, line, where, said, text(due))
+    problems = unless(close(have, due), line, where, said, text(due))
     tests = _tests(a["tests"]), _tests(pattern.tests)
     if len(pattern.form) == 1 and pattern.tests:
         chain.out.row("masks").count(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from obligations.audit.match import Matching
-from obligations.audit.rows import Ledger, Mismatch, difference, text, unless
+from obligations.audit.rows import Ledger, Mismatch, close, difference, text, unless
 from obligations.audit.unroll import Key, Place, kernel_size, window
 from obligations.description import Net
 from obligations.errors import InputError, nearest
@@ -244,8 +244,9 @@ def _activations(m: Matching, out: Ledger) -> None:
         have = site.kind
         if have == own.otherwise:
             have = "values kept in {} … {}".format(*a["bounds"])
-        due = Pattern.of(operation, own.forward).numbers
-        numbers = difference(site.line, where, a["coefficients"], due, "coefficients")
+        due, read = Pattern.of(operation, own.forward).numbers, a["coefficients"]
+        said = f"coefficients {text(read)}"
+        numbers = unless(close(read, due), site.line, where, said, text(due))
         row.count(where, difference(site.line, where, have, place.word) or numbers)
 
 

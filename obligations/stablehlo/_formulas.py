@@ -93,9 +93,9 @@ def _atoms(product: tuple[Atom, ...]) -> Iterator[Atom]:
 
 
 def _within(products: Sequence[tuple[Atom, ...]]) -> tuple[float, ...]:
-    """The numbers within the functions of products."""
+    """The numbers within the functions of products, each once."""
     inner = [a[2] for p in products for a in p if a[0] == "f"]
-    return tuple(dict.fromkeys(n for form in inner for n in _numbers(form)))
+    return tuple(sorted({n for form in inner for n in _numbers(form)}))
 
 
 def _numbers(form: tuple[tuple[tuple[Atom, ...], float], ...]) -> tuple[float, ...]:
@@ -146,7 +146,6 @@ class Entry:
 class Recognisers:
     """The table's formulas, those that are alike together, in table order."""
 
-    entries: tuple[Entry, ...]
     forwards: Mapping[frozenset[Shape], tuple[Entry, ...]]
     steps: Mapping[tuple[Key | None, ...], tuple[Entry, ...]]
     gradients: Mapping[Key, str]
@@ -192,7 +191,7 @@ def table() -> Recognisers:
     for op in operations().values():
         if isinstance(op.artifact, Matched):
             families[op.key] = op.artifact.matcher
-    return Recognisers(tuple(entries), forwards, steps, kinds, functions, matched, families)
+    return Recognisers(forwards, steps, kinds, functions, matched, families)
 
 
 # -- what a normal form reads ----------------------------------------------------------------------

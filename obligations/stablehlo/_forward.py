@@ -349,8 +349,10 @@ def _by_formula(f: Forward, value: Value) -> bool:
     for u in values.users(value.id):
         if u in f.inside and values[u].kind in _ENDS:
             other = terms(f.known, u, piecewise=True)
-            wider = None if set(other) == set(form) else forward_of(f.known, other, f.formulas)
-            if wider is not None and set(wider[1].saved) == saved:
+            wider = forward_of(f.known, other, f.formulas)
+            # The same again with other factors is more of it only where they are the formula's.
+            more = set(other) != set(form) or (wider and _has(wider) and not _has(found))
+            if more and wider is not None and set(wider[1].saved) == saved:
                 return True  # the inner half of a clamp
     if len(saved) != 1:
         return False
@@ -366,6 +368,13 @@ def _by_formula(f: Forward, value: Value) -> bool:
     if reading.statistics:
         f.statistic_of[index] = reading.statistics[0]
     return True
+
+
+def _has(found: tuple[tuple[Entry, ...], Reading]) -> bool:
+    """Whether what is read has the numbers of a formula."""
+    alike, reading = found
+    pairs = [zip(reading.numbers, e.forward.numbers, strict=False) for e in alike]
+    return any(all(math.isclose(a, b, rel_tol=1e-6) for a, b in p) for p in pairs)
 
 
 def _read(

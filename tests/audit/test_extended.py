@@ -1,5 +1,6 @@
 """Entries that the table lacks: what each has about artifacts is all that an audit needs."""
 
+import math
 import random
 import re
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from functools import cache
 import numpy as np
 import pytest
 from described import HERE, plain
-from extended_ops import LAYERNORM, SIGMOID, SWISH
+from extended_ops import LAYERNORM, SIGMOID, SWISH, pointwise
 from step_mutants import mutant
 from step_renderer import Net as Plain, Step, add, conv, head, relu, render
 from test_audit import NEAR, failing, told
@@ -20,9 +21,10 @@ from obligations.description import Net
 from obligations.description.reader import read_net
 from obligations.errors import Source
 from obligations.ops import Formula, Optimizer, extended as table_with
-from obligations.ops.artifact import DY, X, logistic, symbol
-from obligations.ops.base import Family
+from obligations.ops.artifact import DY, X, function, logistic, symbol
+from obligations.ops.base import Array, Family
 from obligations.ops.batchnorm import normalised
+from obligations.ops.core import align
 from obligations.ops.optimizer import G, P, root
 from obligations.stablehlo import Recognised, evaluate, read, recognise
 
@@ -36,6 +38,25 @@ def found_by(family: Family, formula: Formula | None) -> Family:
 S = logistic(X)
 SWISH_FORMULA = Formula(X * S, DY * (S + X * S * (1 - S)))
 SIGMOID_FORMULA = Formula(S, DY * S * (1 - S))
+ROOT, CUBE = math.sqrt(2 / math.pi), 0.044715
+T = function("tanh", ROOT * (X + CUBE * X * X * X))
+GELU_FORMULA = Formula(
+    0.5 * X * (1 + T),
+    DY * (0.5 * (1 + T) + 0.5 * ROOT * X * (1 - T * T) * (1 + 3 * CUBE * X * X)),
+)
+
+
+def gelu(x: Array) -> Array:
+    return np.asarray(0.5 * x * (1 + np.tanh(ROOT * (x + CUBE * x**3))))
+
+
+def gelu_back(x: Array, dy: Array) -> Array:
+    x, dy = align(x, dy)
+    t = np.tanh(ROOT * (x + CUBE * x**3))
+    return np.asarray(dy * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * ROOT * (1 + 3 * CUBE * x * x)))
+
+
+GELU = pointwise("gelu", gelu, gelu_back)
 LN_FORMULA = normalised(("c",), ("N", "h", "w"), "layer")
 
 _LR, _B, _EPS, _DECAY = (symbol(s) for s in ("lr", "β", "ε", "λ"))
@@ -46,8 +67,9 @@ ADAMW = Optimizer("adamw", P - _LR * (_FIRST / (root(_SECOND) + _EPS) + _DECAY *
 
 @contextmanager
 def extended(*optimizers: Optimizer, formulas: bool = True) -> Iterator[None]:
-    """The table with a swish, a sigmoid and a layer normalisation."""
-    known = (SWISH, SWISH_FORMULA), (SIGMOID, SIGMOID_FORMULA), (LAYERNORM, LN_FORMULA)
+    """The table with a swish, a sigmoid, a GELU and a layer normalisation."""
+    activations = (SWISH, SWISH_FORMULA), (SIGMOID, SIGMOID_FORMULA), (GELU, GELU_FORMULA)
+    known = *activations, (LAYERNORM, LN_FORMULA)
     families = (found_by(f, formula if formulas else None) for f, formula in known)
     with table_with(*families, *optimizers):
         yield
@@ -78,7 +100,7 @@ def right(seed: int, optimizer: str = "momentum") -> Step:
 # ---- right ones
 
 
-@pytest.mark.parametrize("activation", ["swish", "sigmoid"])
+@pytest.mark.parametrize("activation", ["swish", "sigmoid", "gelu"])
 @pytest.mark.parametrize("seed", range(4))
 def test_every_idiom_is_held_by_name(activation: str, seed: int) -> None:
     with extended(ADAMW):

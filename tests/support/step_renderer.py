@@ -164,6 +164,8 @@ def loss(net: Net, x: Any, onehot: Any, params: dict[str, Any]) -> Any:
             y = v / (1 + np.exp(-v))
         elif layer.kind == "sigmoid":
             y = 1 / (1 + np.exp(-v))
+        elif layer.kind == "gelu":
+            y = 0.5 * v * (1 + np.tanh(GELU * (v + 0.044715 * v**3)))
         elif layer.kind == "relu":
             y = np.where(v.real > 0, v, 0)
         elif layer.kind == "relu6":
@@ -589,6 +591,38 @@ def _smooth_forward(b: _Book, layer: Layer) -> str:
     return w.op(f"stablehlo.divide %{x}, %{bottom}", w.shape[x])
 
 
+#: √(2/π), of the tanh form of GELU.
+GELU = math.sqrt(2 / math.pi)
+
+
+def _gelu_tanh(w: Writer, x: str) -> str:
+    """``tanh(√(2/π) · (x + 0.044715 · x³))``."""
+    cube = w.both("multiply", w.both("multiply", x, x), x)
+    return w.one("tanh", w.scale(w.both("add", x, w.scale(cube, 0.044715, False)), GELU, False))
+
+
+def _gelu_forward(b: _Book, layer: Layer) -> str:
+    w, x = b.w, b.at[layer.inputs[0]]
+    whole = w.both("add", _gelu_tanh(w, x), w.const(1.0, w.shape[x]))
+    if w.pick(True, False):
+        return w.both("multiply", w.scale(x, 0.5), whole)
+    return w.scale(w.both("multiply", whole, x), 0.5)
+
+
+def _gelu_backward(b: _Book, layer: Layer, g: str) -> None:
+    """``½ (1 + t) + ½ x (1 - t²) √(2/π) (1 + 3 · 0.044715 x²)``."""
+    w, x = b.w, b.at[layer.inputs[0]]
+    shape, t = w.shape[x], _gelu_tanh(w, x)
+    one = w.const(1.0, shape)
+    first = w.scale(w.both("add", t, one), 0.5)
+    square = w.scale(w.both("multiply", x, x), 3 * 0.044715, False)
+    inner = w.scale(w.both("add", square, one), GELU, False)
+    slope = w.op(f"stablehlo.subtract %{one}, %{w.both('multiply', t, t)}", shape)
+    second = w.both("multiply", w.scale(w.both("multiply", x, slope), 0.5), inner)
+    by = w.both("add", first, second)
+    b.send(layer.inputs[0], w.both("multiply", w.to(g, shape), by))
+
+
 def _smooth_backward(b: _Book, layer: Layer, g: str) -> None:
     """``g · σ'``, or ``g · (x · σ)'``, written in three ways each."""
     w, x, y = b.w, b.at[layer.inputs[0]], b.at[layer.out]
@@ -955,6 +989,7 @@ _FORWARD = {
     "ln": _bn_forward,
     "swish": _smooth_forward,
     "sigmoid": _smooth_forward,
+    "gelu": _gelu_forward,
     "relu": _relu_forward,
     "relu6": _relu_forward,
     "add": _add_forward,
@@ -970,6 +1005,7 @@ _BACKWARD = {
     "ln": _bn_backward,
     "swish": _smooth_backward,
     "sigmoid": _smooth_backward,
+    "gelu": _gelu_backward,
     "relu": _mask,
     "relu6": _mask,
     "add": _add_backward,

@@ -7,24 +7,23 @@ the next one should read.
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from obligations.audit.forward import (
-    CONVS,
     bias_expected,
     biases_off,
-    count_of,
     expected_tensors,
+    formulas,
     pool_problems,
 )
 from obligations.audit.match import Matching
-from obligations.audit.rows import Ledger, Mismatch, difference, text, unless
+from obligations.audit.rows import Ledger, Mismatch, close, difference, text, unless
 from obligations.audit.unroll import Key, LayerAt, Place, kernel_size, window
-from obligations.ops import Operation
-from obligations.stablehlo import BackStep, FanIn as Added, GradNode, Site
+from obligations.ops import Formula, Operation
+from obligations.stablehlo import BackStep, FanIn as Added, GradNode, Pattern, Site
 from obligations.statements import FanIn, Step
 
 
@@ -71,7 +70,7 @@ class Chain:
 def backward(m: Matching, out: Ledger) -> None:
     """Every row about the backward half."""
     chain = Chain(m, out)
-    for name, units, said in _ROWS:
+    for name, units, said in _rows(m):
         out.row(name, units, said)
     if m.found.loss is not None:
         chain.described[m.found.loss.seed] = "the cotangent at the logits"
@@ -85,23 +84,40 @@ def backward(m: Matching, out: Ledger) -> None:
     _beyond(chain)
 
 
-_ROWS = (
-    ("backward steps", "steps", "the cotangent each reads"),
-    ("masks", "steps", "open between the kinks"),
-    ("saved values", "steps", "which each step reads"),
-    ("weights of steps", "steps", "which each step goes back through"),
-    ("BatchNorm backward", "steps", "three terms, 1/(N·h·w)"),
-    ("input gradients", "steps", "phase, stride, kernel, flip"),
-    ("pool backward", "steps", "the window's maximum"),
-    ("average backward", "steps", "divisor h·w"),
-    ("fan-in", "sums", "what each adds"),
-    ("fan-in order", "sums", "operands as in the render"),
-    ("cotangents", "tensors", "which each gradient reads"),
-    ("gradient nodes", "tensors", "kind and geometry"),
-    ("saved inputs", "tensors", "which each gradient reads"),
-    ("census", "tensors", "a gradient each"),
-    ("nothing else", "uses", "of a cotangent"),
-)
+def _rows(m: Matching) -> Iterator[tuple[str, str, str]]:
+    """The rows in the order in which they are printed; those of formulas by the operations met."""
+    yield "backward steps", "steps", "the cotangent each reads"
+    yield "masks", "steps", "open between the kinks"
+    yield "saved values", "steps", "which each step reads"
+    yield "weights of steps", "steps", "which each step goes back through"
+    for place, own, _ in formulas(m):
+        count = len(Pattern.of(place.site.operation, own.step).form)
+        along = "·".join(own.over)
+        over = f", 1/({along})" if len(own.over) > 1 else f", 1/{along}" * bool(along)
+        yield (
+            backward_row(place.site.operation),
+            "steps",
+            _COUNTED.get(count, f"{count} terms") + over,
+        )
+    yield "input gradients", "steps", "phase, stride, kernel, flip"
+    yield "pool backward", "steps", "the window's maximum"
+    yield "average backward", "steps", "divisor h·w"
+    yield "fan-in", "sums", "what each adds"
+    yield "fan-in order", "sums", "operands as in the render"
+    yield "cotangents", "tensors", "which each gradient reads"
+    yield "gradient nodes", "tensors", "kind and geometry"
+    yield "saved inputs", "tensors", "which each gradient reads"
+    yield "census", "tensors", "a gradient each"
+    yield "nothing else", "uses", "of a cotangent"
+
+
+#: How many terms a step has, in words.
+_COUNTED = {1: "one term", 2: "two terms", 3: "three terms", 4: "four terms"}
+
+
+def backward_row(operation: Operation) -> str:
+    """What the convention is called that an operation's step is held in."""
+    return f"{operation.noun or operation.word} backward"
 
 
 def _layer(chain: Chain, index: int, by_site: Mapping[int, list[BackStep]]) -> None:
@@ -122,7 +138,7 @@ def _step(chain: Chain, index: int, node: Step, by_site: Mapping[int, list[BackS
     incoming = chain.value(index, node.incoming)
     found = _choose(chain, index, node, place, incoming, by_site)
     if found is None:
-        line = _read_instead(chain, index, node.name, by_site)
+        line = _read_instead(chain, index, node.name, by_site, incoming)
         expected = f"one from {chain.call(incoming)}"
         if incoming is None:
             steps.unknown(where)
@@ -143,11 +159,10 @@ def _step(chain: Chain, index: int, node: Step, by_site: Mapping[int, list[BackS
     if site is None:
         return
     _saved(chain, layer, node, place, site, found, where)
-    _DETAILS.get(place.word, _pointwise)(chain, node.operation, place, site, found, where)
-
-
-#: What a step back through a pointwise site is called.
-_STEP_KIND = {"relu": "mask", "relu6": "mask"}
+    own = node.operation.artifact
+    held = _formula if isinstance(own, Formula) else _DETAILS.get(place.family)
+    if held is not None:
+        held(chain, node.operation, place, site, found, where)
 
 
 def _choose(
@@ -176,9 +191,8 @@ def _choose(
         for other in layer.emitted.nodes.values()
         if isinstance(other, Step) and m.unrolled.chain(index, other.incoming) == read
     }
-    kind = _STEP_KIND.get(place.word, place.word)
     for s in m.found.steps:
-        free = id(s) not in chain.steps and s.incoming == incoming and s.kind == kind
+        free = id(s) not in chain.steps and s.incoming == incoming and s.kind == place.called
         if free and (s.site is None or m.claimed.get(s.site) not in due):
             return s
     return options[0] if options else None
@@ -212,8 +226,7 @@ def _saved(
     m = chain.m
     for saved in node.saved.values():
         due = m.value(layer.key(saved))
-        names = found.attributes.get("saved_in_tests") or found.attributes.get("saved_in_terms")
-        have = set(names or ()) | {str(found.saved)}
+        have = {*found.attributes.get("saved_in", ()), str(found.saved)}
         wrong = sorted(h for h in have if h != due)
         row = chain.out.row("saved values")
         said = f"{layer.name}.{saved} (%{due})"
@@ -246,48 +259,48 @@ def _forward_name(m: Matching, value: str) -> str:
     return f"%{value}"
 
 
-def _pointwise(
-    chain: Chain, operation: Operation, place: Place, site: Site, found: BackStep, where: str
-) -> None:
-    kinks = operation.kinks
-    due = tuple(zip(("GT", "LT"), kinks, strict=False))
-    chain.out.row("masks").check(
-        found.line, where, _tests(found.attributes["tests"]), _tests(due), "kept where"
-    )
-
-
 def _tests(tests: tuple[tuple[str, float], ...]) -> str:
     signs = {"GT": ">", "LT": "<", "GE": "≥", "LE": "≤", "EQ": "=", "NE": "≠"}
     return " and ".join(f"it is {signs[relation]} {n:g}" for relation, n in tests) or "always"
 
 
-def _batchnorm(
+def _formula(
     chain: Chain, operation: Operation, place: Place, site: Site, found: BackStep, where: str
 ) -> None:
-    a, n = found.attributes, count_of(place)
-    due = (1.0, -1 / n, -1 / n)
-    close = all(
-        math.isclose(c, d, rel_tol=1e-6) for c, d in zip(a["coefficients"], due, strict=True)
-    )
-    mean, root = a["mean_line"], a["statistic_line"]
-    own = site.attributes  # the forward's statistics are held against N·h·w in their own row
-    have = f"coefficients {text(a['coefficients'])} (from line {a['from_line']})"
-    chain.out.row("BatchNorm backward").count(
+    own, a, line = operation.artifact, found.attributes, found.line
+    assert isinstance(own, Formula)
+    pattern = Pattern.of(operation, own.step, place.axes)
+    due, have = pattern.numbers, a["coefficients"]
+    said = f"coefficients {text(have)} (from line {a['from_line']})"
+    problems = unless(close(have, due), line, where, said, text(due))
+    tests = _tests(a["tests"]), _tests(pattern.tests)
+    if len(pattern.form) == 1 and pattern.tests:
+        chain.out.row("masks").count(
+            where, [*difference(line, where, *tests, "kept where"), *problems]
+        )
+        return
+    # The forward's statistics are held against the description in their own row.
+    statistics = _of_statistics(a, site.attributes, where) if own.over else []
+    chain.out.row(backward_row(operation)).count(
         where,
         [
-            *unless(close, found.line, where, have, text(due)),
-            *unless(
-                a["exact"], found.line, where, "the terms are others", "γ·i·(dy - Σ/n - d·i²·Σ/n)"
-            ),
-            *(
-                x
-                for name, what in _STATISTICS.items()
-                for x in difference(
-                    mean if name == "mean_divisor" else root, where, a[name], own.get(name), what
-                )
-            ),
+            *problems,
+            *difference(line, where, *tests, "kept where"),
+            *unless(a["exact"], line, where, "the terms are others", own.written),
+            *statistics,
         ],
     )
+
+
+def _of_statistics(
+    a: Mapping[str, Any], own: Mapping[str, Any], where: str, line: int = 0
+) -> list[Mismatch]:
+    """What the statistics that a step or a gradient reads have otherwise than the forward's."""
+    out = []
+    for name, what in _STATISTICS.items():
+        at = a["mean_line" if name == "mean_divisor" else "statistic_line"] or line
+        out += difference(at, where, a[name], own.get(name), what)
+    return out
 
 
 def _convolution(
@@ -360,13 +373,11 @@ def _dropout(
 
 
 _DETAILS = {
-    "bn": _batchnorm,
-    "conv": _convolution,
-    "depthwise": _convolution,
-    "maxpool": _maxpool,
-    "gap": _average,
+    "convolution": _convolution,
+    "window": _maxpool,
+    "average": _average,
     "dense": _dense,
-    "dropout": _dropout,
+    "mask": _dropout,
 }
 
 
@@ -407,14 +418,15 @@ def _owner(chain: Chain, layer: LayerAt, parameter: str) -> list[tuple[str, Plac
 
 
 def _read_instead(
-    chain: Chain, index: int, name: str, by_site: Mapping[int, list[BackStep]]
+    chain: Chain,
+    index: int,
+    name: str,
+    by_site: Mapping[int, list[BackStep]],
+    incoming: str | None,
 ) -> int:
-    """The line of what is read where a missing chain value should be."""
+    """The line of what is read where a missing chain value should be, or of what it is made of."""
     found = _consumers(chain, index, name, by_site)
-    if found:
-        return found[0][1]
-    loss = chain.m.found.loss
-    return chain.m.header if loss is None else loss.line
+    return found[0][1] if found else chain.m.line(incoming) or chain.m.header
 
 
 def _adopted(
@@ -508,10 +520,15 @@ def _gradient(chain: Chain, layer: LayerAt, tensor: str, place: Place, due: str 
 
 
 def _kind(place: Place, tensor: str) -> str:
-    role = place.role(place.tensors[tensor])
-    if role == "weight":
-        return "dense" if place.word == "dense" else "conv"
-    return "scaled sum" if role == "scale" else "sum"
+    """What the gradient node of a tensor is called."""
+    own, of = place.site.operation.artifact, place.tensors[tensor].of
+    if isinstance(own, Formula):
+        return next((g.kind for g in own.gradients if g.parameter == of.symbol), "")
+    return _NODES.get(place.family, "") if of.role == "weight" else "sum"
+
+
+#: What the gradient node of a weight is called.
+_NODES = {"dense": "dense", "convolution": "conv"}
 
 
 def _node(
@@ -528,23 +545,20 @@ def _node(
     if kind == "dense":
         fits = unless(a["layout_fits"], line, where, "the weight's dimensions are swapped", "not")
         return [*fits, *difference(line, where, a["sums"], ((0,), (0,)), "sums over")]
-    axes = (0,) if place.word == "dense" else (0, 2, 3)
+    own = place.tensors[tensor].of.axes
+    axes = tuple(d for d, a in enumerate(("N", *place.site.operation.output)) if a not in own)
     out = [
         *difference(line, where, a["axes"], axes, "sums over"),
         *unless(a["factor"] == 1, line, where, f"the sum is scaled by {text(a['factor'])}", "1"),
     ]
-    if kind == "scaled sum":
-        own = {} if site is None else site.attributes
-        root, mean = a["statistic_line"] or line, a["mean_line"] or line
-        out += [
-            *unless(a["exact"], line, where, "not a sum of dy times the normalised input", "one"),
-        ]
-        for name, what in _STATISTICS.items():
-            if site is not None:
-                at = mean if name == "mean_divisor" else root
-                have = a["statistic_axes" if name == "axes" else name]
-                out += difference(at, where, have, own.get(name), what)
+    if "exact" in a:
+        out += unless(a["exact"], line, where, f"not {_SUMMED}", "one")
+    if "statistic_axes" in a and site is not None:
+        out += _of_statistics({**a, "axes": a["statistic_axes"]}, site.attributes, where, line)
     return out
+
+
+_SUMMED = "a sum of dy times the normalised input"
 
 
 _STATISTICS = {
@@ -628,5 +642,5 @@ def _beyond(chain: Chain) -> None:
         elif u.incoming is not None:
             has = f"{u.kind} of {chain.call(u.incoming)} is no known step"
         row.extra(u.line, f"%{u.value}", has, "each cotangent read as described")
-    kinds = Counter(s.kind for s in m.found.sites if s.kind in CONVS)
+    kinds = Counter(s.kind for s in m.found.sites if s.family == "convolution")
     row.note = ", ".join(f"{n} {k}" for k, n in kinds.items())

@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from obligations.audit.match import Matching
-from obligations.audit.rows import Ledger, Mismatch, difference, text, unless
+from obligations.audit.rows import Ledger, Mismatch, close, difference, text, unless
 from obligations.audit.unroll import Key, Place, kernel_size, window
 from obligations.description import Net
 from obligations.errors import InputError, nearest
-from obligations.stablehlo import Site
-
-CONVS = ("conv", "depthwise", "grouped")
+from obligations.ops import Formula, Operation
+from obligations.stablehlo import Pattern, Site
 
 
 def forward(m: Matching, out: Ledger) -> None:
@@ -25,7 +24,7 @@ def forward(m: Matching, out: Ledger) -> None:
     _convolutions(m, out)
     _activations(m, out)
     _pools(m, out)
-    _batchnorms(m, out)
+    _normalisations(m, out)
     _loss(m, out)
 
 
@@ -35,16 +34,24 @@ def stated(net: Net, convention: str) -> str:
     return "" if found is None else found.value
 
 
-def places(m: Matching, *words: str) -> Iterator[tuple[Key, Place, Site]]:
-    """The matched places whose word is one of ``words``."""
+def places(m: Matching, family: str) -> Iterator[tuple[Key, Place, Site]]:
+    """The matched places of a family."""
     for key, place in m.unrolled.places.items():
-        if place.word in words and key in m.sites:
+        if place.family == family and key in m.sites:
             yield key, place, m.sites[key]
+
+
+def formulas(m: Matching) -> Iterator[tuple[Place, Formula, Site]]:
+    """The matched places whose operation has formulas."""
+    for key, place in m.unrolled.places.items():
+        own = place.site.operation.artifact
+        if isinstance(own, Formula) and key in m.sites:
+            yield place, own, m.sites[key]
 
 
 def bias_expected(place: Place) -> str | None:
     """The artifact name of a convolution's bias."""
-    return place.tensor("bias") if place.word in CONVS else None
+    return place.tensor("bias") if place.family == "convolution" else None
 
 
 def biases_off(net: Net) -> bool | None:
@@ -105,7 +112,7 @@ def _biases(m: Matching, out: Ledger) -> None:
     off = biases_off(m.unrolled.net)
     row = out.row("biases", "convolutions", stated(m.unrolled.net, "biases") or "not said")
     seen: Counter[str] = Counter()
-    for _, place, site in places(m, *CONVS):
+    for _, place, site in places(m, "convolution"):
         bias, where = site.attributes["bias"], place.label
         none = bias in ("absent", "zero")
         seen[bias if none else "present"] += 1
@@ -152,7 +159,7 @@ def _wiring(m: Matching, out: Ledger) -> None:
     for site in m.found.sites:
         if site.index not in m.claimed:
             hint = ""
-            if site.kind == "dropout":
+            if site.family == "mask":
                 hint = " (its options: " + ", ".join(m.unrolled.net.settings) + ")"
             row.extra(
                 site.line,
@@ -191,7 +198,7 @@ def _convolutions(m: Matching, out: Ledger) -> None:
     kernels = out.row("kernels", "convolutions", "rows × columns, dilation, groups")
     strides = out.row("strides", "convolutions", "of every site")
     phases = out.row("padding", "convolutions", stated(net, "padding"))
-    for _, place, site in places(m, *CONVS):
+    for _, place, site in places(m, "convolution"):
         a, line, where = site.attributes, site.line, place.label
         operation = place.site.operation
         due = window(operation, place.axes["kH"])
@@ -220,34 +227,41 @@ def _convolutions(m: Matching, out: Ledger) -> None:
     phases.note = "row that the first kernel centre meets"
 
 
+def title(operation: Operation) -> str:
+    """What the convention is called that an operation's forward is held in."""
+    noun = operation.noun or operation.word
+    return operation.role if operation.role == "activation" else noun.lower()
+
+
 def _activations(m: Matching, out: Ledger) -> None:
-    row = out.row("activation", "sites", stated(m.unrolled.net, "activation"))
-    words = {p.word for p in m.unrolled.places.values() if _pointwise(p)}
-    for _, place, site in places(m, *words):
-        bounds = site.attributes["bounds"]
-        have = site.kind if site.kind != "clip" else f"values kept in {bounds[0]} … {bounds[1]}"
-        row.check(site.line, place.label, have, place.word)
-
-
-def _pointwise(place: Place) -> bool:
-    return place.site.operation.role == "activation"
+    for place, own, site in formulas(m):
+        operation, where = place.site.operation, place.label
+        if own.over:
+            continue
+        convention = title(operation)
+        row = out.row(convention, "sites", stated(m.unrolled.net, convention))
+        a = site.attributes
+        have = site.kind
+        if have == own.otherwise:
+            have = "values kept in {} … {}".format(*a["bounds"])
+        due, read = Pattern.of(operation, own.forward).numbers, a["coefficients"]
+        said = f"coefficients {text(read)}"
+        numbers = unless(close(read, due), site.line, where, said, text(due))
+        row.count(where, difference(site.line, where, have, place.word) or numbers)
 
 
 def _pools(m: Matching, out: Ledger) -> None:
-    words = {p.word for p in m.unrolled.places.values() if p.site.operation.window_gap}
-    if words:
-        row = out.row("pool", "sites", stated(m.unrolled.net, "pool"))
-        for _, place, site in places(m, *words):
-            row.count(
-                place.label,
-                [
-                    *difference(site.line, place.label, site.kind, place.word),
-                    *pool_problems(place, site.line, place.label, site.attributes),
-                    *difference(site.line, place.label, site.attributes["init"], -math.inf, "from"),
-                ],
-            )
+    for _, place, site in places(m, "window"):
+        out.row("pool", "sites", stated(m.unrolled.net, "pool")).count(
+            place.label,
+            [
+                *difference(site.line, place.label, site.kind, place.word),
+                *pool_problems(place, site.line, place.label, site.attributes),
+                *difference(site.line, place.label, site.attributes["init"], -math.inf, "from"),
+            ],
+        )
     average = out.row("average", "sites", "divisor h·w")
-    for _, place, site in places(m, "gap"):
+    for _, place, site in places(m, "average"):
         n = place.axes["h"] * place.axes["w"]
         average.count(
             place.label,
@@ -272,45 +286,39 @@ def pool_problems(place: Place, line: int, where: str, a: Mapping[str, Any]) -> 
     ]
 
 
-def count_of(place: Place) -> int:
-    """How many elements a BatchNorm reduces: N·h·w."""
-    return place.axes["N"] * place.axes["h"] * place.axes["w"]
-
-
-def _batchnorms(m: Matching, out: Ledger) -> None:
-    kinds = out.row("batchnorm", "sites", stated(m.unrolled.net, "batchnorm"))
-    divisors = out.row("BatchNorm divisor", "sites", "N·h·w")
-    epsilons = out.row("ε", "sites", "one, positive")
-    found = list(places(m, "bn"))
+def _normalisations(m: Matching, out: Ledger) -> None:
+    found = [(place, own, site) for place, own, site in formulas(m) if own.over]
     used = Counter(site.attributes["epsilon"] for _, _, site in found)
     usual = used.most_common(1)[0][0] if used else 0.0
-    for _, place, site in found:
-        a, where = site.attributes, place.label
-        line = a["statistic_line"]
-        over = f"over [{', '.join(map(str, a['axes']))}]"
-        kinds.count(
+    for place, own, site in found:
+        operation, a, where = place.site.operation, site.attributes, place.label
+        convention, line = title(operation), a["statistic_line"]
+        given = [p for p in operation.parameters if p.trained]
+        due = Pattern.of(operation, own.forward).numbers
+        spread = tuple(place.dims(p.axes) for p in given)
+        out.row(convention, "sites", stated(m.unrolled.net, convention)).count(
             where,
             [
                 *difference(
                     line,
                     where,
-                    f"{a['statistics']} statistics {over}",
-                    "batch statistics over [0, 2, 3]",
+                    _statistics(a["statistics"], a["axes"]),
+                    _statistics(own.statistics, place.dims(own.over)),
                 ),
-                *difference(site.line, where, a["coefficients"], (1.0, 1.0), "coefficients"),
-                *difference(site.line, where, a["spread"], ((1,), (1,)), "γ and β along"),
+                *difference(site.line, where, a["coefficients"], due, "coefficients"),
+                *difference(site.line, where, a["spread"], spread, "γ and β along"),
                 *difference(site.line, where, a["deviation_of"], site.inputs[0], "deviation of"),
                 *(
                     x
-                    for i, role in enumerate(("scale", "shift"))
+                    for name, p in zip(site.params, given, strict=False)
                     for x in difference(
-                        site.line, where, f"%{site.params[i]}", f"%{place.tensor(role)}", role
+                        site.line, where, f"%{name}", f"%{place.tensor(p.role)}", p.role
                     )
                 ),
             ],
         )
-        n = float(count_of(place))
-        divisors.count(
+        n = float(place.count(own.over))
+        out.row(f"{operation.noun} divisor", "sites", "·".join(own.over)).count(
             where,
             [
                 *difference(line, where, a["divisor"], n, "the variance is divided by"),
@@ -318,8 +326,13 @@ def _batchnorms(m: Matching, out: Ledger) -> None:
             ],
         )
         sign = a["epsilon"] > 0
+        epsilons = out.row("ε", "sites", "one, positive")
         epsilons.check(line, where, a["epsilon"], usual if sign else "a positive number", "ε is")
-    epsilons.note = ", ".join(f"{text(e)} at {n}" for e, n in used.items())
+        epsilons.note = ", ".join(f"{text(e)} at {n}" for e, n in used.items())
+
+
+def _statistics(called: str, axes: tuple[int, ...]) -> str:
+    return f"{called} statistics over [{', '.join(map(str, axes))}]"
 
 
 def _loss(m: Matching, out: Ledger) -> None:

@@ -8,20 +8,7 @@ from dataclasses import dataclass, field
 from obligations.audit.unroll import Key, Place, Unrolled
 from obligations.stablehlo import ELEMENTWISE, Function, Recognised, Site
 
-#: Kinds of site that may stand where another of their set is described.
-_ALIKE = (
-    {"conv", "depthwise", "grouped"},
-    {"relu", "relu6", "clip"},
-    {"maxpool", "avgpool"},
-)
-
-
 _PASSING = ("reshape", "broadcast_in_dim", "convert", "all_reduce")
-
-
-def alike(word: str) -> set[str]:
-    """The kinds among which a site of a word is looked for."""
-    return next((kinds for kinds in _ALIKE if word in kinds), {word})
 
 
 @dataclass(slots=True)
@@ -129,7 +116,7 @@ def match(unrolled: Unrolled, found: Recognised, function: Function, input_name:
     for key, place in unrolled.places.items():
         for name in place.tensors:
             own = by_tensor.get(name)
-            if own and own.kind in alike(place.word) and own.index not in out.claimed:
+            if own and own.family == place.family and own.index not in out.claimed:
                 _claim(out, key, own)
                 break
     for key, place in unrolled.places.items():
@@ -146,14 +133,13 @@ def _claim(out: Matching, key: Key, site: Site) -> None:
 
 
 def _by_flow(out: Matching, place: Place) -> Site | None:
-    """The first free site of the kind that reads what the place should, or is read in its stead."""
-    kinds = alike(place.word)
+    """The first free site of the family that reads what is due, or is read in the place's stead."""
     sources: set[str] = set()
     for key in place.inputs:
         sources |= out.possible(key)
     best: tuple[int, Site] | None = None
     for site in out.found.sites:
-        if site.kind not in kinds or site.index in out.claimed:
+        if site.family != place.family or site.index in out.claimed:
             continue
         common = len(sources & set(site.inputs))
         if common and (best is None or common > best[0]):
@@ -166,5 +152,5 @@ def _by_flow(out: Matching, place: Place) -> Site | None:
         if key in out.sites
         for name in out.sites[key].inputs
     }
-    free = (s for s in out.found.sites if s.index not in out.claimed and s.kind in kinds)
+    free = (s for s in out.found.sites if s.index not in out.claimed and s.family == place.family)
     return next((s for s in free if s.value in read), None)

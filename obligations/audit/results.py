@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from obligations.audit.forward import count_of, places, stated
+from obligations.audit.forward import formulas, stated
 from obligations.audit.match import Matching
 from obligations.audit.rows import Ledger, Mismatch, difference, text, unless
 from obligations.stablehlo import Reported
@@ -53,7 +53,9 @@ def _loss(m: Matching, out: Ledger, rest: dict[int, Reported]) -> None:
 
 def _statistics(m: Matching, out: Ledger, rest: dict[int, Reported]) -> None:
     """Each BatchNorm's mean and variance, where any are returned; they stand in one order."""
-    due = {site.inputs[0]: (place, site) for _, place, site in places(m, "bn")}
+    # Statistics over the examples are what a net is run with afterwards.
+    batch = (x for x in formulas(m) if "N" in x[1].over)
+    due = {site.inputs[0]: (place, own, site) for place, own, site in batch}
     have: dict[tuple[str, str], Reported] = {}
     for r in list(rest.values()):
         if r.kind in ("mean", "variance") and r.of in due:
@@ -66,8 +68,8 @@ def _statistics(m: Matching, out: Ledger, rest: dict[int, Reported]) -> None:
     header = m.function.operations[-1].line
     ordered = sorted(have.values(), key=lambda r: r.place)
     means_first = ordered[0].kind == "mean"
-    for x, (place, site) in due.items():
-        n, where = float(count_of(place)), place.label
+    for x, (place, own, site) in due.items():
+        n, where = float(place.count(own.over)), place.label
         problems: list[Mismatch] = []
         for kind in ("mean", "variance"):
             known = have.get((x, kind))
@@ -91,7 +93,7 @@ def _statistics(m: Matching, out: Ledger, rest: dict[int, Reported]) -> None:
         row.count(where, problems)
     for kind in ("mean", "variance"):
         at = {x: have[x, kind].place for x in due if (x, kind) in have}
-        by_site = sorted(at, key=lambda x: due[x][1].index)
+        by_site = sorted(at, key=lambda x: due[x][2].index)
         for before, after in pairwise(by_site):
             if at[after] < at[before]:
                 where = due[after][0].label

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -156,6 +157,12 @@ def difference(
 def unless(ok: bool, line: int, where: str, found: str, expected: str) -> list[Mismatch]:
     """A mismatch unless a condition holds."""
     return [] if ok else [Mismatch(line, where, found, expected)]
+
+
+def close(found: Sequence[float], expected: Sequence[float]) -> bool:
+    """Whether numbers are the expected ones, but for the digits that a file writes."""
+    pairs = zip(found, expected, strict=False)
+    return len(found) == len(expected) and all(math.isclose(a, b, rel_tol=1e-6) for a, b in pairs)
 
 
 def text(value: object) -> str:

@@ -21,7 +21,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from obligations.audit.rows import Ledger, Mismatch, Row
+from obligations.audit.rows import Ledger, Mismatch, Row, difference, unless
 from obligations.description import Net
 from obligations.errors import InputError, ObligationsError, Source, Span, decode, nearest
 from obligations.ledger import Column, Table
@@ -227,7 +227,7 @@ def _classes(net: Net, found: Recognised, main: Function) -> int:
     if found.loss is not None:
         return found.loss.classes
     for site in found.sites:
-        if site.kind == "dense":
+        if site.family == "dense":
             shape = next(a.type.shape for a in main.arguments if a.name == site.params[0])
             return shape[-1]
     return 1
@@ -253,12 +253,31 @@ def _related(source: Source, main: Function, found: Recognised, wanted: set[str]
         )
 
 
-def _seen(net: Net, module: Module, found: Recognised, out: Ledger) -> None:
-    """What is after the gradients: the optimizer's form and direction, the replicas; precision."""
+def _optimizers(found: Recognised, out: Ledger) -> None:
+    """Which optimizer there is. None is described: what is held is that no tensor's is another."""
     updates = found.updates.values()
     kinds = Counter(u.optimizer for u in updates)
     said = ", ".join(f"{k} at {n} of {len(found.updates)}" for k, n in kinds.items())
     out.note("optimizer", f"{said}; its numbers and state are not checked")
+    readers = Counter(s for u in updates for s in u.states)
+    if len(kinds) > 1 or any(n > 1 for n in readers.values()):
+        row, usual = out.row("optimizer"), kinds.most_common(1)[0][0]
+        row.units, row.judged = "tensors", True
+        for name, u in found.updates.items():
+            shared = "".join(f" %{s}" for s in u.states if readers[s] > 1)
+            row.count(
+                name,
+                [
+                    *difference(u.line, name, u.optimizer, usual, "the update is"),
+                    *unless(not shared, u.line, name, f"reads{shared} as another does", "its own"),
+                ],
+            )
+
+
+def _seen(net: Net, module: Module, found: Recognised, out: Ledger) -> None:
+    """What is after the gradients: the optimizer's form and direction, the replicas; precision."""
+    updates = found.updates.values()
+    _optimizers(found, out)
     signs = {(): "neither added nor subtracted", (1,): "added", (-1, 1): "added and subtracted"}
     descent = out.row("descent", "tensors", "each update subtracts")
     for name, u in found.updates.items():
@@ -274,9 +293,7 @@ def _seen(net: Net, module: Module, found: Recognised, out: Ledger) -> None:
         own = "each replica's own" if shared == row.total else "see there"
         divided = sum(usual in u.constants for u in updates)
         row.note = f"divided by {usual} at {divided}; batch statistics: {own}"
-    elements = Counter(
-        s.attributes["element"] for s in found.sites if s.kind in ("conv", "depthwise", "grouped")
-    )
+    elements = Counter(s.attributes["element"] for s in found.sites if s.family == "convolution")
     told = ", ".join(f"{n} convolutions in {e}" for e, n in elements.items())
     out.note("precision", told)
     if not net.precision.switched:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import prod
 from typing import TypeAlias
 
 import numpy as np
 
 from obligations.description import Block, Net, Parameter, Site, size_at
 from obligations.ops import Operation
+from obligations.stablehlo import family
 from obligations.statements import INCOMING, Emitted, Forward
 
 Key: TypeAlias = tuple[str, str]
@@ -51,6 +53,26 @@ class Place:
     def word(self) -> str:
         """What it does, as a description says it; ``add`` for a sum."""
         return "add" if self.site.operation.is_sum else self.site.operation.word
+
+    @property
+    def family(self) -> str:
+        """What it has in common with what may be found in its place."""
+        return family(self.site.operation)
+
+    @property
+    def called(self) -> str:
+        """What a step back through it is called."""
+        own = self.site.operation.artifact
+        return (own.called if own else "") or self.site.operation.word
+
+    def dims(self, over: Collection[str]) -> tuple[int, ...]:
+        """Which dimensions of its first input, the batch first, axes by name are."""
+        names = ("N", *(a.rpartition("*")[2] for a in self.site.operation.inputs[0].axes))
+        return tuple(d for d, name in enumerate(names) if name in over)
+
+    def count(self, over: Collection[str]) -> int:
+        """How many elements there are along axes by name."""
+        return prod(self.axes[a] for a in over)
 
     def tensor(self, role: str) -> str | None:
         """The artifact name of its parameter with a role: ``weight bias scale shift``."""

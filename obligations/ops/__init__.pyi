@@ -1,3 +1,13 @@
+from .artifact import (
+    Form as Form,
+    Formula as Formula,
+    Matched as Matched,
+    Shape as Shape,
+    frozen as frozen,
+    multiplied as multiplied,
+    normal as normal,
+    shape as shape,
+)
 from .base import (
     FLAG as FLAG,
     STRINGS as STRINGS,
@@ -10,6 +20,7 @@ from .base import (
     Name as Name,
     Objection as Objection,
     Operation as Operation,
+    Optimizer as Optimizer,
     Padding as Padding,
     Parameter as Parameter,
     Precision as Precision,
@@ -19,6 +30,7 @@ from .base import (
 from .core import Certificate as Certificate
 from .join import JOIN_TOKEN as JOIN_TOKEN, SUM_WORD as SUM_WORD
 from .loss import SEED as SEED
+from .optimizer import SCALAR as SCALAR, applied as applied, atom as atom, named as named
 from .signatures import (
     Entry as Entry,
     entry as entry,
@@ -34,6 +46,7 @@ from .table import (
     losses as losses,
     names as names,
     operations as operations,
+    optimizers as optimizers,
     per_table as per_table,
     precisions as precisions,
     stages as stages,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from obligations.errors import nearest
+from obligations.ops.artifact import DY, Formula, X, between
 from obligations.ops.base import (
     Array,
     Backward,
@@ -71,6 +72,7 @@ RELU = Operation(
     ),
     kinks=(0.0,),
     linear=False,
+    artifact=Formula(between(0.0, X), DY * (X > 0), called="mask", otherwise="clip"),
 )
 
 RELU6 = Operation(
@@ -90,6 +92,7 @@ RELU6 = Operation(
     ),
     kinks=(0.0, 6.0),
     linear=False,
+    artifact=Formula(between(0.0, X, 6.0), DY * (X > 0) * (X < 6), called="mask", otherwise="clip"),
 )
 
 _NAMES = (

@@ -32,6 +32,7 @@ import numpy as np
 import numpy.typing as npt
 
 from obligations.errors import nearest
+from obligations.ops.artifact import Expression, Formula, Matched
 
 Array = npt.NDArray[Any]
 
@@ -336,6 +337,8 @@ class Operation:
     synchronised
         How replicas run it together, where its examples depend on each other; ``None`` where
         each replica runs it on its own.
+    artifact
+        How it is found in the text of a training step; ``None`` where it is not.
     """
 
     word: str
@@ -362,6 +365,7 @@ class Operation:
     spread: Callable[[Mapping[str, int]], int] | None = None
     undefined: Callable[[Mapping[str, int], Mapping[str, Array], Array], Array] | None = None
     synchronised: Synchronised | None = None
+    artifact: Formula | Matched | None = None
 
     @property
     def key(self) -> tuple[str, int, Padding | None]:
@@ -721,6 +725,18 @@ def _entries(of: type) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
+class Optimizer:
+    """An optimizer: its word, a parameter's new value as a formula, and the states that it reads.
+
+    The formula is over ``p``, ``g``, the states and scalars (:mod:`~obligations.ops.optimizer`).
+    """
+
+    word: str
+    update: Expression
+    states: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Family:
     """What one module of the table contributes."""
 
@@ -731,3 +747,4 @@ class Family:
     losses: tuple[Loss, ...] = _entries(Loss)
     conventions: tuple[Convention, ...] = _entries(Convention)
     precisions: tuple[Precision, ...] = _entries(Precision)
+    optimizers: tuple[Optimizer, ...] = _entries(Optimizer)

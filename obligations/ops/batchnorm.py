@@ -7,6 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from obligations.ops.artifact import (
+    DY,
+    Formula,
+    Gradient,
+    deviation,
+    inverse,
+    mean,
+    symbol,
+    total,
+)
 from obligations.ops.base import (
     Array,
     Backward,
@@ -239,6 +249,28 @@ EPSILON = Parameter(
     "ε", "ℝ", "epsilon", trained=False, follows="γ", positive=True, draw=draw_epsilon
 )
 
+
+def normalised(over: tuple[str, ...], summed: tuple[str, ...], statistics: str) -> Formula:
+    """``γ · x̂ + β`` with statistics over some axes; γ and β vary along all that are not summed.
+
+    The step is the three-term formula of :func:`input_gradient`, γ under its means, where it may
+    vary along them.
+    """
+    unit = deviation(*over) * inverse("ε", *over)
+    scaled = symbol("γ") * DY
+    centred = scaled - mean(scaled, *over) - unit * mean(scaled * unit, *over)
+    return Formula(
+        forward=symbol("γ") * unit + symbol("β"),
+        step=inverse("ε", *over) * centred,
+        gradients=(
+            Gradient("γ", total(DY * unit, *summed), "scaled sum"),
+            Gradient("β", total(DY, *summed), "sum"),
+        ),
+        statistics=statistics,
+        written="γ·i·(dy - Σ/n - d·i²·Σ/n)",
+    )
+
+
 BATCHNORM = Operation(
     word="bn",
     constant="removes",
@@ -276,6 +308,7 @@ BATCHNORM = Operation(
     spread=lambda dims: dims["N"] * dims["h"] * dims["w"],
     undefined=_undefined,
     linear=False,
+    artifact=normalised(("N", "h", "w"), ("N", "h", "w"), "batch"),
 )
 
 FAMILY = Family(

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from obligations.ops.artifact import Matched
 from obligations.ops.base import (
     Array,
     Backward,
@@ -122,6 +123,7 @@ DENSE = Operation(
         ),
     ),
     noun="dense layer",
+    artifact=Matched("dense"),
     parameters=(
         Parameter("W", "Mat a c", "weight", draw=lambda shape, rng: draw_weight(shape, rng, 0)),
         Parameter("b", "Vec c", "bias"),

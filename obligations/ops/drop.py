@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from obligations.ops.artifact import Matched
 from obligations.ops.base import Array, Backward, Family, Input, Mask, Name, Operation
 from obligations.ops.core import align
 
@@ -28,6 +29,7 @@ DROPOUT = Operation(
     options=(Mask("cd", "Option (Vec (N * n))"),),
     forward="dropoutOpt cd x",
     run=_run,
+    artifact=Matched("mask"),
     # The mask `cd` is neither a parameter nor a saved activation: a net binds it as an option.
     backward=(
         Backward(

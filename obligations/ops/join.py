@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from obligations.ops.artifact import Matched
 from obligations.ops.base import Array, Family, Input, Join, Operation
 
 JOIN_TOKEN = "addVB"
@@ -33,6 +34,7 @@ SUM = Operation(
     run=_run,
     backward=(),
     constant="keeps",
+    artifact=Matched("sum"),
     joins=(
         Join("residual F x", ("F", "x")),
         Join("residualProj P F x", ("P", "F")),

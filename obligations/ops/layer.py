@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from obligations.ops.artifact import Matched
 from obligations.ops.base import (
     Array,
     Backward,
@@ -497,6 +498,7 @@ def _operation(layer: Layer) -> Operation:
         stride=layer.stride,
         padding=layer.padding,
         kernel=Sides(),
+        artifact=Matched("convolution", "one" if out != into else "each"),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from obligations.ops.artifact import Matched
 from obligations.ops.base import (
     Array,
     Backward,
@@ -134,6 +135,7 @@ MAX_POOL = Operation(
     kernel=Kernel(sides=(3,)),
     window_gap=_gap,
     linear=False,
+    artifact=Matched("window", combiner="maximum"),
 )
 
 AVERAGE_POOL = Operation(
@@ -152,6 +154,7 @@ AVERAGE_POOL = Operation(
         ),
     ),
     noun="average pool",
+    artifact=Matched("average"),
 )
 
 _NAMES = (

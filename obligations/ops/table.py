@@ -23,6 +23,7 @@ from obligations.ops.base import (
     Loss,
     Name,
     Operation,
+    Optimizer,
     Padding,
     Precision,
     Stage,
@@ -45,6 +46,7 @@ _FAMILIES = (
     "drop",
     "join",
     "loss",
+    "optimizer",
 )
 
 
@@ -82,6 +84,11 @@ class Table:
     def definitions(self) -> Mapping[str, FileDefinition]:
         """The definitions a tie file makes itself, by name."""
         return _table((d.name, d) for f in self.families for d in f.definitions)
+
+    @cached_property
+    def optimizers(self) -> Mapping[str, Optimizer]:
+        """Every optimizer by its word."""
+        return _table((o.word, o) for f in self.families for o in f.optimizers)
 
     @cached_property
     def losses(self) -> Mapping[str, Loss]:
@@ -140,7 +147,9 @@ def per_table(build: Callable[_P, _Value]) -> Callable[_P, _Value]:
     return kept
 
 
-Entry = Family | Operation | Name | Stage | FileDefinition | Loss | Convention | Precision
+Entry = (
+    Family | Operation | Name | Stage | FileDefinition | Loss | Convention | Precision | Optimizer
+)
 """What can be added to the table."""
 
 
@@ -218,6 +227,11 @@ def stages() -> tuple[Stage, ...]:
 def definitions() -> Mapping[str, FileDefinition]:
     """The definitions a tie file makes itself, by name."""
     return current().definitions
+
+
+def optimizers() -> Mapping[str, Optimizer]:
+    """Every optimizer by its word."""
+    return current().optimizers
 
 
 def losses() -> Mapping[str, Loss]:

@@ -8,7 +8,7 @@ found in one, and its values.
 >>> module = read(Source("step.mlir", open("step.mlir").read()))  # doctest: +SKIP
 >>> recognise(module.main, module.functions).gradients["W1"]  # doctest: +SKIP
 
-It may import `errors`, `resources`.
+It may import `ops` and what is below it.
 """
 
 import lazy_loader

@@ -1,3 +1,4 @@
+from ._formulas import Pattern as Pattern, family as family
 from .evaluation import evaluate as evaluate
 from .ir import (
     Dense as Dense,

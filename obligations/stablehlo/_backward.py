@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
-from typing import Any, cast
+from typing import Any
 
 import networkx as nx
 
+from obligations.ops import SCALAR, Matched, applied, atom, named, optimizers
 from obligations.stablehlo._affine import (
     LEFT,
     RESULT,
@@ -22,12 +23,23 @@ from obligations.stablehlo._affine import (
     geometry,
 )
 from obligations.stablehlo._axes import MOVING, Trace, read_at, trace
-from obligations.stablehlo._forward import Forward, number, size, window
+from obligations.stablehlo._formulas import (
+    Entry,
+    Reading,
+    family,
+    instead_of,
+    is_exact,
+    read,
+    shape,
+    step_of,
+)
+from obligations.stablehlo._forward import Forward, called, size, window
+from obligations.stablehlo._piecewise import number
 from obligations.stablehlo._records import BackStep, FanIn, GradNode, Unmatched, Update
-from obligations.stablehlo._terms import Atom, Terms, is_sum, leaves, scaled, terms, tidy
+from obligations.stablehlo._terms import Atom, Terms, is_sum, scaled, terms, tidy
 from obligations.stablehlo.value_graph import ELEMENTWISE, LINEAR, Value, Values
 
-#: How many values are looked at for the end of one BatchNorm's input-gradient.
+#: How many values are looked at for the end of one step that a formula gives.
 _REACH = 160
 
 
@@ -136,11 +148,8 @@ def _uses(b: Backward, g: int) -> None:
     for u in values.users(g):
         value = values[u]
         match value.kind:
-            case "select":
-                _mask(b, g, value)
             case "multiply":
-                if not _product_mask(b, g, value):
-                    _dropout(b, g, value)
+                _dropout(b, g, value)
             case "add":
                 _fan_in(b, g, value)
             case "select_and_scatter" if value.inputs[1] == g:
@@ -156,7 +165,7 @@ def _uses(b: Backward, g: int) -> None:
             _input_convolution(b, g, values[u])
         elif values[u].kind == "dot_general":
             _input_dense(b, g, values[u])
-    _batchnorm(b, g)
+    _formulas(b, g)
 
 
 def _after_moving(values: Values, start: int) -> list[int]:
@@ -165,88 +174,13 @@ def _after_moving(values: Values, start: int) -> list[int]:
     return sorted(u for u in reached if u != start and values[u].kind not in MOVING)
 
 
-# ---- masks, dropout, fan-in, pools
-
-_NOT = {"GT": "LE", "GE": "LT", "LT": "GE", "LE": "GT", "EQ": "NE", "NE": "EQ"}
-_SWAP = {"GT": "LT", "GE": "LE", "LT": "GT", "LE": "GE", "EQ": "EQ", "NE": "NE"}
-_Test = tuple[int, str, float]
+# ---- dropout, fan-in, pools
 
 
-def _tests(values: Values, index: int, positive: bool, depth: int = 0) -> list[_Test] | None:
-    """A predicate as tests that all hold: ``(saved, relation, number)``."""
-    value = values[index]
-    if depth > 8:
-        return None
-    if value.kind == "compare":
-        left, right = value.inputs
-        direction = str(value.attributes["direction"])
-        n, saved = number(values, right), left
-        if n is None:
-            n, saved, direction = number(values, left), right, _SWAP[direction]
-        if n is None:
-            return None
-        return [(saved, direction if positive else _NOT[direction], n)]
-    if value.kind == "not":
-        return _tests(values, value.inputs[0], not positive, depth + 1)
-    if value.kind == ("and" if positive else "or"):
-        parts = [_tests(values, i, positive, depth + 1) for i in value.inputs]
-        if all(p is not None for p in parts):
-            return [t for p in parts for t in cast("list[_Test]", p)]
-    return None
-
-
-def _selected(values: Values, value: Value) -> tuple[int, list[_Test]] | None:
-    """The value a select keeps where its tests hold, being zero elsewhere."""
-    test, a, c = value.inputs
-    for kept, other, positive in ((a, c, True), (c, a, False)):
-        if number(values, other) == 0 and number(values, kept) is None:
-            tests = _tests(values, test, positive)
-            return None if tests is None else (kept, tests)
-    return None
-
-
-def _mask(b: Backward, g: int, value: Value) -> None:
-    found = _selected(b.values, value)
-    if found is None or found[0] != g:
-        return
-    tests = found[1]
-    # A two-sided mask may be two selects, one within the other.
-    outer = [b.values[u] for u in b.values.users(value.id)]
-    if len(outer) == 1 and outer[0].kind == "select":
-        wider = _selected(b.values, outer[0])
-        if wider is not None and wider[0] == value.id and wider[1][0][0] == tests[0][0]:
-            value, tests = outer[0], tests + wider[1]
-    _masked(b, g, value.id, tests)
-
-
-def _product_mask(b: Backward, g: int, value: Value) -> bool:
-    """A mask written as a product with the predicate."""
-    for x, m in (value.inputs, value.inputs[::-1]):
-        if x == g and b.values[m].kind in ("compare", "and", "or", "not"):
-            tests = _tests(b.values, m, True)
-            if tests is not None:
-                _masked(b, g, value.id, tests)
-                return True
-    return False
-
-
-def _masked(b: Backward, g: int, value: int, tests: list[_Test]) -> None:
-    f = b.forward
-    saved = tests[0][0]
-    site = _reading(f, saved, ("relu", "relu6", "clip"))
-    if site is None and saved in f.at and f.sites[f.at[saved]].kind in ("relu", "relu6", "clip"):
-        site = f.at[saved]
-    attributes = {
-        "tests": tuple(sorted((relation, n) for _, relation, n in tests)),
-        "saved_in_tests": tuple(b.values.name(s) for s, _, _ in tests),
-    }
-    _step(b, "mask", g, value, attributes, saved=saved, site=site)
-
-
-def _reading(f: Forward, x: int, kinds: Iterable[str]) -> int | None:
-    """The first site of one of ``kinds`` that reads ``x``."""
+def _reading(f: Forward, x: int, family: str) -> int | None:
+    """The first site of a family that reads ``x``."""
     name = f.values.name(x)
-    return next((s.index for s in f.sites if s.kind in kinds and name in s.inputs), None)
+    return next((s.index for s in f.sites if s.family == family and name in s.inputs), None)
 
 
 def _dropout(b: Backward, g: int, value: Value) -> None:
@@ -256,8 +190,8 @@ def _dropout(b: Backward, g: int, value: Value) -> None:
     if mask.kind == "broadcast_in_dim":
         mask = values[mask.inputs[0]]
     found = f.param_of.get(mask.name) if mask.kind == "argument" else None
-    if found is not None and f.sites[found[0]].kind == "dropout":
-        _step(b, "dropout", g, value.id, {}, weight=mask.name, site=found[0])
+    if found is not None and f.sites[found[0]].family == "mask":
+        _step(b, f.sites[found[0]].kind, g, value.id, {}, weight=mask.name, site=found[0])
 
 
 def _fan_in(b: Backward, g: int, value: Value) -> None:
@@ -277,8 +211,9 @@ def _scatter(b: Backward, g: int, value: Value) -> None:
         "select": regions[0].combiner if regions else "",
         "scatter": regions[1].combiner if len(regions) > 1 else "",
     }
-    site = _reading(b.forward, saved, ("maxpool",))
-    _step(b, "maxpool", g, value.id, attributes, saved=saved, site=site)
+    site = _reading(b.forward, saved, "window")
+    kind = called(b.forward, Matched("window", combiner="maximum"))
+    _step(b, kind, g, value.id, attributes, saved=saved, site=site)
 
 
 def _spread(b: Backward, g: int, value: Value) -> None:
@@ -294,101 +229,121 @@ def _spread(b: Backward, g: int, value: Value) -> None:
         whole, n = scaled(values, u)
         if values[u].kind in ("multiply", "divide") and whole == g:
             end, factor = u, n
-    sites = (s for s in f.sites if s.kind == "gap" and s.attributes["view"] == value.view)
-    site = next(sites, None)
+    alike = (s for s in f.sites if s.family == "average" and s.attributes["view"] == value.view)
+    site = next(alike, None)
     attributes = {"divisor": tidy(1 / factor) if factor else math.inf, "view": value.view}
-    _step(b, "gap", g, end, attributes, site=None if site is None else site.index)
+    kind = called(f, Matched("average"))
+    _step(b, kind, g, end, attributes, site=None if site is None else site.index)
 
 
-# ---- BatchNorm's input-gradient
+# ---- the steps that the table's formulas give
 
 
-def _batchnorm(b: Backward, g: int) -> None:
-    """For each statistic, the last value whose every term is one of the three, ``g`` in each.
+def _formulas(b: Backward, g: int) -> None:
+    """For each formula, the last value whose every term is one of its step's, ``g`` in each.
 
-    Two normalised branches that were added have the same cotangent, hence one of each statistic.
+    One that is made of another, by reading another activation too, is two steps. Two branches
+    that were added have the same cotangent, hence a step for each activation that is read.
     """
-    values = b.values
+    values, f = b.values, b.forward
     full = size(values[g])
 
     def onward(v: int, u: int) -> bool:
         value = values[v]
         if v == g:
             return True
+        if value.kind == "select":  # a two-sided mask may be two selects, one within the other
+            return values[u].kind == "select" and len(values.users(v)) == 1
         if v in b.cotangents or value.kind not in (*LINEAR, "reduce", "broadcast_in_dim"):
             return False
         # What is summed comes back by a broadcast; what does not is a parameter's gradient.
         back = values[u].kind in ("broadcast_in_dim", "multiply", "divide", "negate")
-        return back or size(value) == full
+        return back or (size(value) == full and values[u].kind != "select")
 
     # The first values in order: none of them is more steps away than there are of them.
     layers = nx.bfs_layers(nx.subgraph_view(values.graph, filter_edge=onward), [g])
     near = sorted(chain.from_iterable(islice(layers, 1, _REACH + 1)))
-    best: dict[int, tuple[int, Terms]] = {}
+    instead: dict[int, tuple[int, Terms, Reading]] = {}
+    # A derivative may be written with the output in it: of `y = σ(x)`, as `y · (1 - y)`.
+    smooth = {i for i, s in f.at.items() if s in f.entries and f.entries[s].forward.functions}
+    found: dict[tuple[int, frozenset[int]], tuple[int, Terms, Reading]] = {}
     for value in (values[u] for u in near[:_REACH]):
-        if value.id in b.cotangents or value.kind not in LINEAR or size(value) != full:
+        if value.id in b.cotangents or size(value) != full or value.kind not in (*LINEAR, "select"):
             continue
-        form = terms(b.forward.known, value.id)
-        k = _like_batchnorm(form, g)
-        if k is not None and (k not in best or len(form) >= len(best[k][1])):
-            best[k] = value.id, form
-    for value_id, form in best.values():
-        _normalised(b, g, value_id, form)
+        form = terms(f.known, value.id, piecewise=True)
+        for place, (keys, alike) in enumerate(f.formulas.steps.items()):
+            reading = step_of(f.known, form, g, keys, alike)
+            if reading is None and smooth and alike[0].step.functions:
+                other = instead_of(f.known, form, g, alike)
+                group = family(alike[0].operation)
+                if other and any(_reading(f, x, group) is not None for x in other.saved):
+                    instead[place] = value.id, form, other
+                for y in smooth & {a[1] for p in form for a in p if a[0] == "v"}:
+                    form = terms(f.known, value.id, piecewise=True, opened={y})
+                    reading = reading or step_of(f.known, form, g, keys, alike)
+            if reading is None:
+                continue
+            at = place, frozenset(reading.statistics or reading.saved)
+            if at not in found or _rank(alike, form, reading) >= _rank(alike, *found[at][1:]):
+                found[at] = value.id, form, reading
+    for place in instead.keys() - {place for place, _ in found}:
+        found[place, frozenset(instead[place][2].saved)] = instead[place]
+    groups = tuple(f.formulas.steps.items())
+    for (place, saved), (value_id, form, reading) in found.items():
+        keys, alike = groups[place]
+        near_by = [(o, len(other[1]) == len(keys)) for o, other in found.items() if o[0] == place]
+        whole = len(form) == len(keys)
+        part = not whole and any(saved < o[1] for o, _ in near_by)
+        if not part and not any(o[1] < saved and complete for o, complete in near_by):
+            _formula(b, g, value_id, form, reading, alike)
 
 
-def _like_batchnorm(form: Terms, g: int) -> int | None:
-    """The one statistic whose inverse deviation is in each product, with ``g`` plain or summed."""
-    statistics = set()
-    plain = 0
-    for product in form:
-        inverses = {a[1] for a in product if a[0] == "i"}
-        if len(inverses) != 1 or ("v", g) not in set(leaves(product)):
-            return None
-        statistics |= inverses
-        if ("v", g) in product:
-            # With the deviation beside it, it is on the way to the scale's gradient.
-            plain += 1 if all(a[0] != "d" for a in product) else 2
-    return statistics.pop() if len(statistics) == 1 and plain == 1 and len(form) <= 3 else None
+def _rank(alike: tuple[Entry, ...], form: Terms, reading: Reading) -> tuple[int, bool]:
+    """How much of a step a form is: its terms; those without sums have numbers of their own."""
+    step = alike[0].step
+    return len(form), not step.statistics and reading.numbers == step.numbers
 
 
-def _normalised(b: Backward, g: int, value: int, form: Terms) -> None:
-    f = b.forward
-    coefficients = [0.0, 0.0, 0.0]
-    saved: list[str] = []
-    gammas: set[int] = set()
-    exact = len(form) == 3
-    k = next(a[1] for p in form for a in p if a[0] == "i")
-    statistic = f.known.statistics[k]
-    axes = statistic.axes
-    for product, n in form.items():
-        sums = [a for a in product if a[0] == "bS"]
-        which = 0 if not sums else 1 + any(a[0] == "d" for a in sums[0][1])
-        coefficients[which] += n
-        gammas |= {a[1] for a in product if a[0] == "b"}
-        shape = sorted(a[0] for a in product)
-        expected = (["b", "i", "v"], ["b", "bS", "i"], ["b", "bS", "d", "i", "i", "i"])[which]
-        exact &= shape == expected and all(tuple(sorted(a[2])) == axes for a in sums)
-        for atom in leaves(product):
-            if atom[0] == "d":
-                saved.append(b.values.name(f.known.statistics[atom[1]].x))
-                exact &= f.known.statistics[atom[1]].x == statistic.x
-    gamma = b.values.name(next(iter(gammas))) if len(gammas) == 1 else None
-    attributes = {
-        "coefficients": tuple(tidy(c) for c in coefficients),
-        "saved_in_terms": tuple(saved),
-        "exact": exact and len(gammas) == 1,
-        "epsilon": statistic.epsilon,
-        "divisor": statistic.divisor,
-        "mean_divisor": statistic.mean_divisor,
-        "count": math.prod(statistic.view[d] for d in axes),
-        "axes": axes,
-        "statistic_line": statistic.line,
-        "mean_line": statistic.mean_line,
+def _formula(
+    b: Backward, g: int, value: int, form: Terms, reading: Reading, alike: tuple[Entry, ...]
+) -> None:
+    f, values = b.forward, b.values
+    group = family(alike[0].operation)
+    statistic = f.known.statistics[reading.statistics[0]] if reading.statistics else None
+    read = [statistic.x] if statistic else list(dict.fromkeys(reading.saved))
+    saved = next((x for x in read if _reading(f, x, group) is not None), read[0])
+    site = _reading(f, saved, group)
+    if (
+        statistic is None
+        and site is None
+        and saved in f.at
+        and f.sites[f.at[saved]].family == group
+    ):
+        site = f.at[saved]
+    if statistic is not None:
+        same = (s for s, k in f.statistic_of.items() if k == reading.statistics[0])
+        site = next(same, site)
+    exact = [e for e in alike if is_exact(f.known, form, g, e, statistic)]
+    entry = f.entries[site] if site is not None else (exact or alike)[0]
+    attributes: dict[str, Any] = {
+        "coefficients": tuple(map(tidy, reading.numbers)),
+        "exact": entry in exact and len(reading.parameters) == len(entry.step.symbols),
+        "tests": tuple(sorted((relation, n) for _, relation, n in reading.tests)),
+        "saved_in": tuple(values.name(x) for x in reading.saved),
     }
-    site = next((s for s, stat in f.statistic_of.items() if stat == k), None)
-    if site is None:
-        site = _reading(f, statistic.x, ("bn",))
-    _step(b, "bn", g, value, attributes, saved=statistic.x, weight=gamma, site=site)
+    if statistic is not None:
+        attributes |= {
+            "epsilon": statistic.epsilon,
+            "divisor": statistic.divisor,
+            "mean_divisor": statistic.mean_divisor,
+            "count": math.prod(statistic.view[d] for d in statistic.axes),
+            "axes": statistic.axes,
+            "statistic_line": statistic.line,
+            "mean_line": statistic.mean_line,
+        }
+    tensor = next(iter(reading.parameters)) if len(reading.parameters) == 1 else None
+    weight = None if tensor is None else values.name(tensor)
+    _step(b, entry.called, g, value, attributes, saved=saved, weight=weight, site=site)
 
 
 # ---- input-gradients of convolutions and dense layers
@@ -453,11 +408,11 @@ def _input_dense(b: Backward, g: int, value: Value) -> None:
         site, role = f.param_of.get(name, (None, ""))
         if sides[mine].base != g or site is None or role != "weight":
             continue
-        if f.sites[site].kind != "dense":
+        if f.sites[site].family != "dense":
             continue
         dims = tuple(sides[other].axes[d].dim for d in contract[other])
         attributes = {"contracts": dims}
-        _step(b, "dense", g, value.id, attributes, weight=name, site=site)
+        _step(b, f.sites[site].kind, g, value.id, attributes, weight=name, site=site)
         return
 
 
@@ -514,7 +469,7 @@ def _update(b: Backward, place: int, result: int, reach: set[int]) -> None:
     ]
     b.updates[target.name] = Update(
         target.name,
-        _optimizer(b, tail, parameter, states),
+        _optimizer(values, met, core, parameter, states),
         values.name(core),
         values.name(result),
         place,
@@ -592,38 +547,26 @@ def _spine(values: Values, index: int) -> int | None:
     return None
 
 
-def _optimizer(b: Backward, tail: set[int], parameter: int, states: list[int]) -> str:
-    values = b.values
-    divisions = [
-        values[i]
-        for i in tail
-        if values[i].kind == "divide" and _has_root(values, values[i].inputs[1], tail)
-    ]
-    roots = any(values[i].kind in ("sqrt", "rsqrt") for i in tail)
-    if not roots:
-        return "momentum" if states else "sgd"
-    # Adam divides its first moment, RMSProp the gradient itself.
-    over = [values[i].inputs for i in tail if values[i].kind == "rsqrt"]
-    numerators = [d.inputs[0] for d in divisions]
-    if not numerators and over:
-        for i in tail:
-            if values[i].kind == "multiply":
-                a, c = values[i].inputs
-                for x, y in ((a, c), (c, a)):
-                    if values[y].kind == "rsqrt":
-                        numerators.append(x)
-
-    def onward(i: int, _: int) -> bool:
-        kind = values[i].kind
-        return kind == "multiply" or (i in tail and kind in ELEMENTWISE)
-
-    found = values.above(numerators, onward)
-    return "adam" if any(s in found for s in states) else "rmsprop"
-
-
-def _has_root(values: Values, index: int, tail: set[int]) -> bool:
-    read = values.above([index], lambda i, j: values[i].kind in LINEAR and j in tail)
-    return any(values[i].kind in ("sqrt", "rsqrt") for i in read)
+def _optimizer(
+    values: Values, met: Iterable[int], core: int, parameter: int, states: Sequence[int]
+) -> str:
+    """What the table calls an update, by the products of parameter, gradient and states it adds."""
+    result = max(met)
+    own = {parameter: "p", core: "g"} | {a: f"#{n}" for n, a in enumerate(states)}
+    terms = {i: atom(name) for i, name in own.items()}
+    for i in sorted(met):
+        value = values[i]
+        if i in own:
+            continue
+        known = [terms.get(j) for j in value.inputs]
+        if value.kind in ELEMENTWISE and known and all(t is not None for t in known):
+            terms[i] = applied(value.kind, [t for t in known if t is not None])
+        elif value.kind in ("all_reduce", "broadcast_in_dim") and known[0] is not None:
+            terms[i] = known[0]
+        else:
+            scalar = value.kind == "splat" or size(value) == 1
+            terms[i] = SCALAR if scalar else atom("?")
+    return named(terms[result], tuple(own[a] for a in states), optimizers().values())
 
 
 def _gradient(b: Backward, parameter: str, node: int) -> GradNode:
@@ -759,24 +702,26 @@ def _summed(b: Backward, node: int) -> _Found | None:
     cotangent = known[0] if known else plain[0] if len(plain) == 1 else None
     if cotangent is None:
         return None
-    axes = tuple(sorted(sums[0][2]))
-    attributes: dict[str, Any] = {"axes": axes, "factor": scale}
-    deviations = [a[1] for a in inside if a[0] == "d"]
-    inverses = [a[1] for a in (*product, *inside) if a[0] == "i"]
+    kind = f.formulas.gradient(shape(product, cotangent))
+    reading = read(f.known, form, cotangent, (scale,), True)
     outside = [a for a in product if a[0] not in ("i", "S")]
-    if not deviations and not inverses and len(inside) == 1 and not outside:
-        return "sum", None, cotangent, attributes
-    statistics = f.known.statistics
-    if not deviations:
+    attributes: dict[str, Any] = {"axes": tuple(sorted(sums[0][2])), "factor": scale}
+    if kind is None or (not reading.saved and (reading.statistics or outside or len(inside) > 1)):
         return None
-    saved = statistics[deviations[0]]
-    attributes["exact"] = (
-        len(deviations) == len(inverses) == 1
+    if not reading.saved:
+        return kind, None, cotangent, attributes
+    attributes["exact"] = not outside and len(set(reading.saved)) == 1
+    if not reading.deviations:
+        return kind, reading.saved[0], cotangent, attributes
+    statistics = f.known.statistics
+    saved = statistics[reading.deviations[0]]
+    over = statistics[reading.statistics[0]] if reading.statistics else None
+    attributes["exact"] &= (
+        len(reading.deviations) == len(reading.statistics) == 1
         and len([a for a in inside if a[0] != "i"]) == 2
-        and not outside
-        and statistics[inverses[0]].x == saved.x
+        and over is not None
+        and over.x == saved.x
     )
-    over = statistics[inverses[0]] if inverses else None
     attributes.update(
         epsilon=over.epsilon if over else None,
         divisor=over.divisor if over else None,
@@ -786,7 +731,7 @@ def _summed(b: Backward, node: int) -> _Found | None:
         statistic_line=over.line if over else None,
         mean_line=saved.mean_line,
     )
-    return "scaled sum", saved.x, cotangent, attributes
+    return kind, saved.x, cotangent, attributes
 
 
 #: Operations a training step has no other use for than its layers and their gradients.

@@ -7,7 +7,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from obligations.ops import Matched
 from obligations.stablehlo._axes import Trace, trace
+from obligations.stablehlo._formulas import (
+    Entry,
+    Reading,
+    Recognisers,
+    family,
+    forward_of,
+    parameters_of,
+)
+from obligations.stablehlo._piecewise import number
 from obligations.stablehlo._records import Loss, Site, Unmatched
 from obligations.stablehlo._terms import Algebra, is_sum, scaled, terms, tidy
 from obligations.stablehlo.value_graph import LINEAR, Value, Values
@@ -33,6 +43,7 @@ class Forward:
     """What is known of the forward half while it is read; numbers are values."""
 
     known: Algebra
+    formulas: Recognisers
     inside: set[int]
     loss: Loss | None
     seed: int | None
@@ -41,6 +52,8 @@ class Forward:
     roles: dict[int, ConvRoles] = field(default_factory=dict)
     param_of: dict[str, tuple[int, str]] = field(default_factory=dict)
     statistic_of: dict[int, int] = field(default_factory=dict)
+    entries: dict[int, Entry] = field(default_factory=dict)
+    within: set[int] = field(default_factory=set)
     unmatched: list[Unmatched] = field(default_factory=list)
 
     @property
@@ -48,24 +61,20 @@ class Forward:
         return self.known.values
 
 
-def forward(known: Algebra) -> Forward:
+def forward(known: Algebra, formulas: Recognisers) -> Forward:
     """Find the loss and the forward sites before it (all sites, where there is no loss)."""
     values = known.values
     found = _loss(known)
     if found is None:
-        out = Forward(known, values.above(values.returned), None, None)
+        out = Forward(known, formulas, values.above(values.returned), None, None)
     else:
         loss, logits, seed = found
-        out = Forward(known, values.above([logits]), loss, seed)
+        out = Forward(known, formulas, values.above([logits]), loss, seed)
     for index in sorted(out.inside):
         _site(out, values[index])
+    inner = {values.name(i) for i in out.within}
+    out.unmatched = [u for u in out.unmatched if u.value not in inner]
     return out
-
-
-def number(values: Values, index: int) -> float | None:
-    """The number a value is everywhere, if it is one."""
-    value = values[index]
-    return value.number if value.kind == "splat" else None
 
 
 def size(value: Value) -> int:
@@ -151,7 +160,13 @@ def _difference(known: Algebra, softmax: Value, index: int) -> Loss | None:
 # ---- sites
 
 
+#: Where a formula's forward may end, beside the functions in it.
+_ENDS = LINEAR | {"maximum", "minimum", "clamp", "select"}
+
+
 def _site(f: Forward, value: Value) -> None:
+    if value.kind in _ENDS | f.known.functions and _by_formula(f, value):
+        return
     match value.kind:
         case "convolution":
             _convolution(f, value)
@@ -159,8 +174,6 @@ def _site(f: Forward, value: Value) -> None:
             _dense(f, value)
         case "add":
             _sum(f, value)
-        case "maximum" | "minimum" | "clamp" | "select":
-            _activation(f, value)
         case "reduce_window":
             _pool(f, value)
         case "reduce":
@@ -174,6 +187,7 @@ def _site(f: Forward, value: Value) -> None:
 def _add(
     f: Forward,
     kind: str,
+    family: str,
     value: int,
     inputs: Iterable[int],
     params: Mapping[str, str],
@@ -186,6 +200,7 @@ def _add(
         Site(
             index,
             kind,
+            family,
             values.name(value),
             tuple(values.name(i) for i in inputs),
             tuple(params.values()),
@@ -223,7 +238,9 @@ def _convolution(f: Forward, value: Value) -> None:
         phase.append(dilation[k] * ((taps - 1) // 2) - low - before)
     groups = value.attributes["feature_group_count"]
     features = value.views[0][numbers[0].index("f")]
-    kind = "conv" if groups == 1 else "depthwise" if groups == features else "grouped"
+    kind = "grouped"
+    if groups in (1, features):
+        kind = called(f, Matched("convolution", "one" if groups == 1 else "each"))
     zero = f.values.zero_adds.get(value.id)
     # Only an added broadcast of a zero vector is a bias; a reshape of the sum stays one line.
     attributes = {
@@ -248,7 +265,8 @@ def _convolution(f: Forward, value: Value) -> None:
         tuple(numbers[2]),
     )
     attributes["read_as"] = _read_as(roles, kernel)
-    index = _add(f, kind, value.id, [left.base], {"weight": weight.name}, attributes)
+    params = {"weight": weight.name}
+    index = _add(f, kind, "convolution", value.id, [left.base], params, attributes)
     f.roles[index] = roles
 
 
@@ -299,15 +317,17 @@ def _dense(f: Forward, value: Value) -> None:
         "bias_line": values.zero_adds.get(value.id),
         "rank": len(value.view),
     }
-    _add(f, "dense", value.id, [left.base], {"weight": weight.name}, attributes)
+    kind, params = called(f, Matched("dense")), {"weight": weight.name}
+    _add(f, kind, "dense", value.id, [left.base], params, attributes)
+
+
+def called(f: Forward, own: Matched) -> str:
+    """The word of the operation that is found so; how, where the table has none."""
+    return f.formulas.matched.get(own, "avgpool" if own.combiner == "add" else own.matcher)
 
 
 def _sum(f: Forward, value: Value) -> None:
     form = terms(f.known, value.id)
-    normal = [p for p in form if any(a[0] == "i" for a in p)]
-    others = [p for p in form if p not in normal]
-    if len(normal) == 1 and len(others) == 1 and _batchnorm(f, value, normal[0], others[0], form):
-        return
     bias = [p for p in form if len(p) == 1 and p[0][0] == "b"]
     linear = [p for p in form if len(p) == 1 and p[0][0] == "v"]
     if len(form) == 2 and len(bias) == 1 and len(linear) == 1:
@@ -315,113 +335,96 @@ def _sum(f: Forward, value: Value) -> None:
         return
     a, b = value.steps[0].inputs
     if (a in f.at and b in f.at) or len(linear) == len(form) == 2:
-        _add(f, "add", value.id, (a, b), {}, {})
+        _add(f, called(f, Matched("sum")), "sum", value.id, (a, b), {}, {})
 
 
-def _batchnorm(
-    f: Forward,
-    value: Value,
-    normal: tuple[tuple[Any, ...], ...],
-    shift: tuple[tuple[Any, ...], ...],
-    form: Mapping[tuple[tuple[Any, ...], ...], float],
-) -> bool:
-    """A site when the terms are ``deviation · inverse · scale`` and ``shift``."""
-    by_kind = {a[0]: a for a in normal}
-    if len(normal) != 3 or set(by_kind) != {"i", "d", "b"}:
+def _by_formula(f: Forward, value: Value) -> bool:
+    """A site when the value has the form of a formula of the table, and nothing larger has it."""
+    form = terms(f.known, value.id, piecewise=True)
+    found = forward_of(f.known, form, f.formulas)
+    if found is None:
         return False
-    if len(shift) != 1 or shift[0][0] != "b":
+    alike, reading = found
+    values, saved = f.values, set(reading.saved)
+    for u in values.users(value.id):
+        if u in f.inside and values[u].kind in _ENDS:
+            other = terms(f.known, u, piecewise=True)
+            wider = forward_of(f.known, other, f.formulas)
+            # The same again with other factors is more of it only where they are the formula's.
+            more = set(other) != set(form) or (wider and _has(wider) and not _has(found))
+            if more and wider is not None and set(wider[1].saved) == saved:
+                return True  # the inner half of a clamp
+    if len(saved) != 1:
         return False
-    k = by_kind["i"][1]
-    statistic = f.known.statistics[k]
+    (x,) = {f.known.statistics[k].x for k in reading.statistics} or saved
+    entry, kind, attributes = _read(f, alike, reading)
+    tensors = parameters_of(entry, form)
+    given = [p for p in entry.operation.parameters if p.symbol in tensors]
+    attributes["spread"] = tuple(tensors[p.symbol][1] for p in given)
+    params = {p.role: values.name(tensors[p.symbol][0]) for p in given}
+    f.within |= values.above([value.id], lambda _, i: i > x and i not in f.at)
+    index = _add(f, kind, family(entry.operation), value.id, [x], params, attributes)
+    f.entries[index] = entry
+    if reading.statistics:
+        f.statistic_of[index] = reading.statistics[0]
+    return True
+
+
+def _has(found: tuple[tuple[Entry, ...], Reading]) -> bool:
+    """Whether what is read has the numbers of a formula."""
+    alike, reading = found
+    pairs = [zip(reading.numbers, e.forward.numbers, strict=False) for e in alike]
+    return any(all(math.isclose(a, b, rel_tol=1e-6) for a, b in p) for p in pairs)
+
+
+def _read(
+    f: Forward, alike: tuple[Entry, ...], reading: Reading
+) -> tuple[Entry, str, dict[str, Any]]:
+    """Which of the operations that are alike it is, what it is called, and what it has."""
+    attributes: dict[str, Any] = {"coefficients": reading.numbers}
+    if not reading.statistics:
+        if reading.bounds is None:
+            return alike[0], alike[0].word, attributes
+        attributes["bounds"] = reading.bounds
+        at = [("clip", *reading.bounds)]
+        same = [e for e in alike if [a for p in e.forward.form for a in p if a[0] == "clip"] == at]
+        own = same[0] if same else alike[0]
+        return own, own.word if same else own.formula.otherwise or own.word, attributes
+    statistic = f.known.statistics[reading.statistics[0]]
     rank = len(statistic.view)
     kept = tuple(d for d in range(rank) if d not in statistic.axes)
-    batch = kept == (1,) or kept == (rank - 1,)
-    instance = kept in ((0, 1), (0, rank - 1))
-    values = f.values
-    attributes = {
+    same = [e for e in alike if statistic.axes == e.axes() and rank == e.rank]
+    named = same or [e for e in alike if statistic.axes == e.axes(last=True) and rank == e.rank]
+    other = "instance" if kept in ((0, 1), (0, rank - 1)) else "other"
+    attributes |= {
         "axes": statistic.axes,
-        "statistics": "batch" if batch else "instance" if instance else "other",
+        "statistics": named[0].formula.statistics if named else other,
         "count": math.prod(statistic.view[d] for d in statistic.axes),
         "divisor": statistic.divisor,
         "mean_divisor": statistic.mean_divisor,
         "epsilon": statistic.epsilon,
         "statistic_line": statistic.line,
         "mean_line": statistic.mean_line,
-        "coefficients": (form[normal], form[shift]),
-        "spread": (by_kind["b"][2], shift[0][2]),
-        "deviation_of": values.name(f.known.statistics[by_kind["d"][1]].x),
+        "deviation_of": f.values.name(f.known.statistics[reading.deviations[0]].x),
     }
-    params = {"scale": values.name(by_kind["b"][1]), "shift": values.name(shift[0][1])}
-    index = _add(f, "bn", value.id, [statistic.x], params, attributes)
-    f.statistic_of[index] = k
-    return True
+    own = named[0] if named else alike[0]
+    return own, own.word, attributes
 
 
 def _bias(f: Forward, value: Value, linear: int, bias: int, dims: tuple[int, ...]) -> None:
     """A bias added to a convolution or a dense layer: the sum is the site's value from here on."""
     values = f.values
     index = f.at.get(linear)
-    if index is None or f.sites[index].kind not in ("conv", "depthwise", "grouped", "dense"):
+    if index is None or f.sites[index].family not in ("convolution", "dense"):
         return
     site = f.sites[index]
     name = values.name(bias)
     attributes = {**site.attributes, "bias": name, "bias_line": value.line, "bias_dims": dims}
-    f.sites[index] = Site(
-        index,
-        site.kind,
-        value.name,
-        site.inputs,
-        (*site.params, name),
-        attributes,
-        site.line,
-    )
+    params = (*site.params, name)
+    f.sites[index] = replace(site, value=value.name, params=params, attributes=attributes)
     f.at[value.id] = index
     f.known.atoms.add(value.id)
     f.param_of.setdefault(name, (index, "bias"))
-
-
-def bounds(values: Values, value: Value) -> tuple[int, float, float] | None:
-    """``x``, low and high of a value that is ``x`` kept between two numbers."""
-    if value.kind == "clamp":
-        low, high = number(values, value.inputs[0]), number(values, value.inputs[2])
-        return None if low is None or high is None else (value.inputs[1], low, high)
-    if value.kind == "select":
-        test, kept, other = (values[i] for i in value.inputs)
-        if test.kind == "compare" and test.attributes["direction"] in ("GT", "GE"):
-            left, right = test.inputs
-            zero = number(values, right)
-            if left == kept.id and zero is not None and number(values, other.id) == zero:
-                return kept.id, zero, math.inf
-        return None
-    limits = {"maximum": -math.inf, "minimum": math.inf}
-    index = value.id
-    for _ in range(2):
-        current = values[index]
-        if current.kind not in limits or not math.isinf(limits[current.kind]):
-            break
-        a, b = current.inputs
-        n, x = number(values, b), a
-        if n is None:
-            n, x = number(values, a), b
-        if n is None:
-            break
-        limits[current.kind], index = n, x
-    return None if index == value.id else (index, limits["maximum"], limits["minimum"])
-
-
-def _activation(f: Forward, value: Value) -> None:
-    values = f.values
-    found = bounds(values, value)
-    if found is None:
-        return
-    if value.kind in ("maximum", "minimum"):
-        pair = {"maximum": "minimum", "minimum": "maximum"}[value.kind]
-        for u in values.users(value.id):
-            if u in f.inside and values[u].kind == pair and bounds(values, values[u]) is not None:
-                return  # the inner half of a clamp
-    x, low, high = found
-    kind = {(0.0, math.inf): "relu", (0.0, 6.0): "relu6"}.get((low, high), "clip")
-    _add(f, kind, value.id, [x], {}, {"bounds": (low, high)})
 
 
 def window(value: Value) -> dict[str, Any]:
@@ -440,12 +443,13 @@ def window(value: Value) -> dict[str, Any]:
 def _pool(f: Forward, value: Value) -> None:
     step = value.steps[0].operation
     how = step.regions[0].combiner if step.regions else ""
-    kind = {"maximum": "maxpool", "add": "avgpool"}.get(how)
-    if kind is None:
+    if how not in ("maximum", "add"):
         f.unmatched.append(Unmatched("forward reduce_window", None, value.name, value.line))
         return
     init = number(f.values, value.inputs[1])
-    _add(f, kind, value.id, [value.inputs[0]], {}, {**window(value), "init": init})
+    kind = called(f, Matched("window", combiner=how))
+    attributes = {**window(value), "init": init}
+    _add(f, kind, "window", value.id, [value.inputs[0]], {}, attributes)
 
 
 def _global_pool(f: Forward, value: Value) -> None:
@@ -466,7 +470,8 @@ def _global_pool(f: Forward, value: Value) -> None:
         "divisor": tidy(1 / factor) if factor else math.inf,
         "view": view,
     }
-    _add(f, "gap", out, [value.inputs[0]], {}, attributes)
+    kind = called(f, Matched("average"))
+    _add(f, kind, "average", out, [value.inputs[0]], {}, attributes)
 
 
 def _factor(f: Forward, value: Value) -> None:
@@ -481,6 +486,8 @@ def _factor(f: Forward, value: Value) -> None:
         if mask.kind != "argument" or values[x].kind in ("argument", "splat"):
             continue
         per_example = size(mask) == size(value) or (dims is not None and 0 in dims)
-        kind, role = ("dropout", "mask") if per_example else ("scale", "scale")
-        _add(f, kind, value.id, [x], {role: mask.name}, {"dims": dims})
+        kind, role = called(f, Matched("mask")), "mask"
+        if not per_example:
+            kind = role = "scale"
+        _add(f, kind, role, value.id, [x], {role: mask.name}, {"dims": dims})
         return

@@ -15,25 +15,28 @@ from typing import Any
 class Site:
     """A forward layer.
 
-    ``kind`` is ``conv``, ``depthwise``, ``grouped``, ``bn``, ``relu``, ``relu6``, ``clip``,
-    ``maxpool``, ``avgpool``, ``gap``, ``add``, ``dense``, ``dropout`` or ``scale``. ``inputs`` are
-    the activations it reads in order, ``params`` its parameters: weight then bias if it has one;
-    scale and shift of a ``bn``; the mask of a ``dropout``.
+    ``kind`` is the word of the operation that the table has for it; ``grouped``, ``clip``,
+    ``avgpool`` or ``scale`` where it has none. ``family`` is what it has in common with what may
+    be described in its place. ``inputs`` are the activations it reads in order, ``params`` its
+    parameters: weight then bias if it has one; scale and shift; the mask of a ``dropout``.
 
     Attributes by kind (per spatial axis where plural):
     ``conv``: ``kernel``, ``stride``, ``pads`` (low, high), ``phase`` (the input row the first
     kernel centre meets, ``(k - 1) // 2 · dilation - low``), ``dilation``, ``groups``, ``bias``
     (``absent``, ``zero`` or its parameter), ``bias_line``, ``element`` of the operands,
     ``read_as``: what is exchanged (rows and columns; the weight's features), in words;
-    ``bn``: ``axes``, ``statistics`` (``batch``, ``instance`` or ``other``), ``count`` of elements
-    reduced, ``divisor`` and ``mean_divisor`` used, ``epsilon``, ``statistic_line`` of the root and
-    ``mean_line`` of the difference from the mean;
-    activations: ``bounds``; pools: ``window``, ``strides``, ``pads``; ``gap``: ``count``,
-    ``divisor``; ``dense``: ``contracts`` (dimension of input and of weight), ``bias``.
+    of a formula: ``coefficients`` of its terms, then the numbers in its functions; ``spread``, the
+    dimensions each parameter is spread along; ``bounds`` between which it is kept; of one with
+    statistics: ``axes``, ``statistics`` (what the table calls them, ``instance`` or ``other``),
+    ``count`` of elements reduced, ``divisor`` and ``mean_divisor`` used, ``epsilon``,
+    ``statistic_line`` of the root and ``mean_line`` of the difference from the mean;
+    pools: ``window``, ``strides``, ``pads``; ``gap``: ``count``, ``divisor``; ``dense``:
+    ``contracts`` (dimension of input and of weight), ``bias``.
     """
 
     index: int
     kind: str
+    family: str
     value: str
     inputs: tuple[str, ...]
     params: tuple[str, ...]
@@ -63,15 +66,17 @@ class Loss:
 class BackStep:
     """One cotangent made from another: ``incoming`` to ``value``.
 
-    ``kind`` is ``mask``, ``bn``, ``conv``, ``depthwise``, ``grouped``, ``maxpool``, ``gap``,
-    ``dense`` or ``dropout``; ``saved`` is the saved activation it reads, ``weight`` the parameter,
+    ``kind`` is what the table calls the step back through an operation: its word, or ``mask``.
+    ``saved`` is the saved activation it reads, ``weight`` the parameter,
     ``site`` the index of the forward site it goes back through, when there is one. ``line`` is
     that of ``value``; every step's ``attributes["from_line"]`` is the first line of its own.
 
-    Attributes by kind: ``mask``: ``tests`` such as ``(("GT", 0.0), ("LT", 6.0))`` on ``saved``;
-    ``bn``: ``coefficients`` of the three terms (1, -1/n, -1/n when right), ``saved_in_terms``,
-    ``exact``, ``epsilon``, ``divisor``; ``conv``: ``stride``, ``dilation``, ``pad_low``, ``phase``
-    of the forward convolution it is the input-gradient of, ``flipped``, ``contracts``, ``groups``;
+    Attributes by kind: of a formula: ``coefficients`` of its terms and then the numbers in its
+    functions (of a BatchNorm 1, -1/n, -1/n when right), ``exact``, whether the terms are the
+    formula's, ``tests`` such as ``(("GT", 0.0), ("LT", 6.0))`` on ``saved``, ``saved_in``, all
+    activations it reads; with statistics ``epsilon``, ``divisor``, …;
+    ``conv``: ``stride``, ``dilation``, ``pad_low``, ``phase`` of the forward convolution it is
+    the input-gradient of, ``flipped``, ``contracts``, ``groups``;
     ``maxpool``: ``window``, ``strides``, ``pads``, ``select``; ``gap``: ``divisor``.
     """
 
@@ -122,7 +127,7 @@ class GradNode:
 class Update:
     """The optimizer's tail of one parameter, found; its numbers are not checked.
 
-    ``optimizer`` is ``sgd``, ``momentum``, ``adam`` or ``rmsprop``; ``result`` is the place among
+    ``optimizer`` is what the table calls it; ``result`` is the place among
     the function's results, ``states`` the state arguments it reads, ``constants`` the numbers;
     ``replicas`` and ``all_reduce_line`` are set where gradients are summed over replicas;
     ``signs`` are those with which the gradient enters the result, ``(-1,)`` in a descent step.

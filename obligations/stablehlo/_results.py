@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from obligations.stablehlo._backward import Backward
-from obligations.stablehlo._forward import number, size
+from obligations.stablehlo._forward import size
+from obligations.stablehlo._piecewise import number
 from obligations.stablehlo._records import Reported
 from obligations.stablehlo._terms import is_sum, scaled, terms, tidy, variance
 from obligations.stablehlo.value_graph import ELEMENTWISE, Values

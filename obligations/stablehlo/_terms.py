@@ -3,16 +3,20 @@
 An atom is ``("v", value)``; ``("b", value, dims)``, a value spread over the other dimensions;
 ``("S", atoms, axes)``, a sum of a product over ``axes``, and ``("bS", atoms, axes, dims)`` the
 same spread again; ``("d", k)``, the deviation of statistic ``k``'s input from its mean; ``("i",
-k)``, the inverse of its standard deviation, at whatever shape. What is constant along the summed
-axes stands outside the sum.
+k)``, the inverse of its standard deviation, at whatever shape; ``("k", value, low, high)``, a value
+kept between two numbers; ``("m", value, relation, number)``, 1 where it has the relation to the
+number and 0 elsewhere; ``("f", name, form)``, an elementwise function of a form. What is constant
+along the summed axes stands outside the sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from obligations.ops import frozen, multiplied
+from obligations.stablehlo._piecewise import PIECEWISE, bounds, predicate, selected
 from obligations.stablehlo.value_graph import Value, Values
 
 Atom: TypeAlias = tuple[Any, ...]
@@ -46,10 +50,12 @@ class Algebra:
     """The values of a function with their statistics.
 
     ``deviation``, ``inverse`` and ``root`` say of a value which statistic's it is; ``sums`` are
-    the reductions within the statistics, ``atoms`` are values not to look into.
+    the reductions within the statistics, ``atoms`` are values not to look into, ``functions`` the
+    kinds that are looked into, though no sum of products.
     """
 
     values: Values
+    functions: frozenset[str] = frozenset()
     statistics: list[Statistic] = field(default_factory=list)
     deviation: dict[int, int] = field(default_factory=dict)
     inverse: dict[int, int] = field(default_factory=dict)
@@ -58,9 +64,9 @@ class Algebra:
     atoms: set[int] = field(default_factory=set)
 
 
-def algebra(values: Values) -> Algebra:
+def algebra(values: Values, functions: frozenset[str] = frozenset()) -> Algebra:
     """Find every mean-and-variance statistic; the same statistic computed again is the same."""
-    out = Algebra(values)
+    out = Algebra(values, functions)
     known: dict[tuple[Any, ...], int] = {}
     for value in values.table:
         if value.kind not in ("sqrt", "rsqrt"):
@@ -189,21 +195,34 @@ def _statistic(values: Values, root: Value) -> tuple[int, Statistic, tuple[int, 
     return found.deviation.id, statistic, (found.mean.id, found.total.id)
 
 
-def terms(known: Algebra, index: int) -> Terms:
-    """``index`` as ``{product: coefficient}``, a product being its sorted atoms."""
-    return _terms(known, index, 0, {})
+def terms(
+    known: Algebra, index: int, piecewise: bool = False, opened: Collection[int] = ()
+) -> Terms:
+    """``index`` as ``{product: coefficient}``, a product being its sorted atoms.
+
+    What is ``piecewise``, kept between numbers or masked, is looked into where that is asked for,
+    and so are atoms that are ``opened``.
+    """
+    return _terms(known, index, 0, _Memo(piecewise, opened))
 
 
-def _terms(known: Algebra, index: int, depth: int, memo: dict[int, Terms]) -> Terms:
-    if index not in memo:
-        memo[index] = _expand(known, index, depth, memo)
-    return memo[index]
+@dataclass(slots=True)
+class _Memo:
+    piecewise: bool
+    opened: Collection[int]
+    found: dict[int, Terms] = field(default_factory=dict)
 
 
-def _expand(known: Algebra, index: int, depth: int, memo: dict[int, Terms]) -> Terms:
+def _terms(known: Algebra, index: int, depth: int, memo: _Memo) -> Terms:
+    if index not in memo.found:
+        memo.found[index] = _expand(known, index, depth, memo)
+    return memo.found[index]
+
+
+def _expand(known: Algebra, index: int, depth: int, memo: _Memo) -> Terms:
     value = known.values[index]
     one: Terms = {(("v", index),): 1.0}
-    if index in known.atoms or depth > MAX_DEPTH:
+    if (index in known.atoms and index not in memo.opened) or depth > MAX_DEPTH:
         return one
     if index in known.deviation:
         return {(("d", known.deviation[index]),): 1.0}
@@ -224,10 +243,15 @@ def _expand(known: Algebra, index: int, depth: int, memo: dict[int, Terms]) -> T
             left = _terms(known, value.inputs[0], depth + 1, memo)
             out = _product(left, _terms(known, value.inputs[1], depth + 1, memo))
         case "divide":
-            by = _divisor(known, value.inputs[1])
+            by = _divisor(known, value.inputs[1], depth, memo)
             if by is None:
                 return one
             out = _product(_terms(known, value.inputs[0], depth + 1, memo), by)
+        case _ if memo.piecewise and value.kind in PIECEWISE:
+            return _piecewise(known, value, depth, memo) or one
+        case name if name in known.functions:
+            inner = _terms(known, value.inputs[0], depth + 1, memo)
+            return {(("f", name, frozen(inner)),): 1.0}
         case "broadcast_in_dim":
             dims = value.attributes["dims"]
             out = {}
@@ -255,19 +279,26 @@ def _expand(known: Algebra, index: int, depth: int, memo: dict[int, Terms]) -> T
     return out if small else one
 
 
-def _product(a: Mapping[tuple[Atom, ...], float], b: Mapping[tuple[Atom, ...], float]) -> Terms:
-    out: Terms = {}
-    if len(a) * len(b) > MAX_TERMS * MAX_TERMS:
-        return out
-    for p, m in a.items():
-        for q, n in b.items():
-            key = tuple(sorted((*p, *q), key=repr))
-            out[key] = out.get(key, 0.0) + m * n
-    return out
+def _piecewise(known: Algebra, value: Value, depth: int, memo: _Memo) -> Terms | None:
+    kept, masked = bounds(known.values, value), None
+    if kept is not None:
+        return {(("k", *kept),): 1.0}
+    if value.kind == "select":
+        masked = selected(known.values, value)
+    found = masked[1] if masked is not None else predicate(known.values, value.id)
+    if found is None:
+        return None
+    where: Terms = {tuple(sorted((("m", *test) for test in found), key=repr)): 1.0}
+    return where if masked is None else _product(_terms(known, masked[0], depth + 1, memo), where)
 
 
-def _divisor(known: Algebra, index: int) -> Terms | None:
-    """The inverse of a divisor: a number, or a standard deviation."""
+def _product(a: Terms, b: Terms) -> Terms:
+    return {} if len(a) * len(b) > MAX_TERMS * MAX_TERMS else multiplied(a, b)
+
+
+def _divisor(known: Algebra, index: int, depth: int, memo: _Memo) -> Terms | None:
+    """The inverse of a divisor: a number, a standard deviation, or the logistic's ``1 + e⁻ᵘ``."""
+    whole = known.values[index].kind == "add"
     while known.values[index].kind == "broadcast_in_dim" and index not in known.root:
         index = known.values[index].inputs[0]
     value = known.values[index]
@@ -275,6 +306,16 @@ def _divisor(known: Algebra, index: int) -> Terms | None:
         return {(): 1 / value.number}
     if index in known.root:
         return {(("i", known.root[index]),): 1.0}
+    found = plus_constant(known.values, index) if "logistic" in known.functions else None
+    # A spread one is of another shape: it is one factor, as any value spread is.
+    if (
+        whole
+        and found is not None
+        and found[1] == 1
+        and known.values[found[0]].kind == "exponential"
+    ):
+        inner = _terms(known, known.values[found[0]].inputs[0], depth + 1, memo)
+        return {(("f", "logistic", frozen({p: -n for p, n in inner.items()})),): 1.0}
     return None
 
 
@@ -321,9 +362,12 @@ def tidy(number: float) -> float:
 
 
 def leaves(product: tuple[Atom, ...]) -> Iterator[Atom]:
-    """The atoms of a product, those inside its sums too."""
+    """The atoms of a product, those inside its sums and functions too."""
     for atom in product:
         if atom[0] in ("S", "bS"):
             yield from leaves(atom[1])
+        elif atom[0] == "f":
+            for inner, _ in atom[2]:
+                yield from leaves(inner)
         else:
             yield atom

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from obligations.stablehlo._backward import backward
+from obligations.stablehlo._formulas import table as formulas_of_table
 from obligations.stablehlo._forward import forward
 from obligations.stablehlo._records import (
     BackStep,
@@ -52,14 +53,15 @@ def recognise(function: Function, functions: Mapping[str, Function] | None = Non
     line; nothing is refused.
     """
     table = values(function, functions)
-    f = forward(algebra(table))
+    formulas = formulas_of_table()
+    f = forward(algebra(table, formulas.functions), formulas)
     b = backward(f)
     census = Counter(f"op {op.kind}" for op in function.operations)
     census.update(f"site {s.kind}" for s in f.sites)
     census.update(f"step {s.kind}" for s in b.steps)
     census.update(f"gradient {g.kind}" for g in b.gradients.values())
     shapes = {a.name: a.type.shape for a in function.arguments}
-    masks = {p for s in f.sites if s.kind == "dropout" for p in s.params}
+    masks = {p for s in f.sites if s.family == "mask" for p in s.params}
     parameters = {
         a.name: shapes[a.name]
         for a in function.arguments
@@ -98,7 +100,7 @@ def cotangents(found: Recognised) -> dict[str, str]:
         if total is None:
             continue
         out[site.value] = total
-        if site.kind == "add":
+        if site.family == "sum":
             for name in site.inputs:
                 parts.setdefault(name, []).append(total)
         elif (site.index, total) in steps:

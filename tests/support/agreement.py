@@ -30,7 +30,7 @@ def disagreements(found: Recognised) -> list[tuple[int, str]]:
             low, high = site.attributes.get("bounds", (0.0, 0.0))
             want = [("GT", low)] + ([] if math.isinf(high) else [("LT", high)])
             check(step.line, f"{name} tests", a["tests"], tuple(want))
-            check(step.line, f"{name} saved", set(a["saved_in_tests"]), {site.inputs[0]})
+            check(step.line, f"{name} saved", set(a["saved_in"]), {site.inputs[0]})
         elif step.kind == "bn":
             n = site.attributes.get("count", 0)
             pairs = zip(a["coefficients"], (1, -1 / max(n, 1), -1 / max(n, 1)), strict=True)

@@ -83,7 +83,7 @@ def bn(out: str, x: str, scale: str, shift: str) -> Layer:
 
 
 def relu(out: str, x: str, kind: str = "relu") -> Layer:
-    """relu, or relu6."""
+    """relu, or another activation."""
     return Layer(kind, out, (x,))
 
 
@@ -154,12 +154,18 @@ def loss(net: Net, x: Any, onehot: Any, params: dict[str, Any]) -> Any:
             y = _conv(v, p[0], layer.stride, layer.pads, layer.kind == "depthwise")
             if len(p) > 1:
                 y = y + p[1][None, :, None, None]
-        elif layer.kind == "bn":
-            axes = (0, 2, 3) if net.statistics == "batch" else (2, 3)
+        elif layer.kind in ("bn", "ln"):
+            axes = _over(net, layer)[0]
             mean = v.mean(axes, keepdims=True)
             var = ((v - mean) ** 2).mean(axes, keepdims=True)
             y = (v - mean) / np.sqrt(var + net.epsilon)
             y = y * p[0][None, :, None, None] + p[1][None, :, None, None]
+        elif layer.kind == "swish":
+            y = v / (1 + np.exp(-v))
+        elif layer.kind == "sigmoid":
+            y = 1 / (1 + np.exp(-v))
+        elif layer.kind == "gelu":
+            y = 0.5 * v * (1 + np.tanh(GELU * (v + 0.044715 * v**3)))
         elif layer.kind == "relu":
             y = np.where(v.real > 0, v, 0)
         elif layer.kind == "relu6":
@@ -179,6 +185,13 @@ def loss(net: Net, x: Any, onehot: Any, params: dict[str, Any]) -> Any:
     log = z - np.log(np.exp(z).sum(1, keepdims=True))
     target = (1 - net.alpha) * onehot + net.alpha / net.classes
     return -(target * log).sum() / net.batch
+
+
+def _over(net: Net, layer: Layer) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The dimensions that the statistics of a layer run over, and the others."""
+    if layer.kind == "ln":
+        return (1,), (0, 2, 3)
+    return ((0, 2, 3), (1,)) if net.statistics == "batch" else ((2, 3), (0, 1))
 
 
 def _conv(x: Any, w: Any, stride: int, pads: tuple[int, int], per_channel: bool) -> Any:
@@ -410,9 +423,10 @@ def render(
 ) -> Step:
     """The training step of ``net``; idioms are drawn from ``seed``.
 
-    ``optimizer`` is ``sgd``, ``momentum``, ``adam`` or ``rmsprop``; with ``replicas`` gradients are
-    averaged over that many; ``narrow`` convolutions take their operands in bf16; with ``report``
-    the loss and every BatchNorm's mean and variance are returned too, as lines of ``reported``.
+    ``optimizer`` is ``sgd``, ``momentum``, ``adam``, ``adamw`` or ``rmsprop``; with
+    ``replicas`` gradients are averaged over that many; ``narrow`` convolutions take their operands
+    in bf16; with ``report`` the loss and every BatchNorm's mean and variance are returned too, as
+    lines of ``reported``.
     """
     w = Writer(random.Random(seed), narrow=narrow)
     w.prefix = w.pick("v", "t", "")
@@ -420,7 +434,7 @@ def render(
     names = parameters(net)
     arguments: dict[str, Shape] = {"x": (net.batch, math.prod(sizes["x"][1:]))}
     arguments |= {p: sizes[p] for p in names}
-    states = {"sgd": "", "momentum": "v", "adam": "mv", "rmsprop": "v"}[optimizer]
+    states = _STATES[optimizer]
     arguments |= {f"{p}_{s}": sizes[p] for s in states for p in names}
     arguments |= {layer.mask: sizes[layer.mask] for layer in net.layers if layer.mask}
     arguments |= {"lr": (), "onehot": (net.batch, net.classes)}
@@ -459,6 +473,10 @@ def render(
     )
     span = (first + 3, last + 2)
     return Step(text, gradients, book.total, dict(book.at), arguments, span, reported)
+
+
+#: The states that an optimizer keeps for each parameter, a letter each.
+_STATES = {"sgd": "", "momentum": "v", "adam": "mv", "adamw": "mv", "rmsprop": "v"}
 
 
 def _lines(w: Writer) -> int:
@@ -510,7 +528,7 @@ def _statistics(b: _Book, layer: Layer, again: bool) -> tuple[str, str, str]:
         return b.statistics[layer.out]
     w, x = b.w, b.value(layer.inputs[0])
     shape = b.sizes[layer.out]
-    axes, kept = ([0, 2, 3], [1]) if b.net.statistics == "batch" else ([2, 3], [0, 1])
+    axes, kept = _over(b.net, layer)
     n = math.prod(shape[i] for i in axes)
 
     def mean(v: str) -> str:
@@ -552,6 +570,86 @@ def _relu_forward(b: _Book, layer: Layer) -> str:
     if w.pick(True, False):
         return w.both("minimum", w.both("maximum", x, w.const(0.0, shape)), w.const(6.0, shape))
     return w.both("maximum", w.both("minimum", x, w.const(6.0, shape)), w.const(0.0, shape))
+
+
+def _sigmoid(w: Writer, x: str) -> str:
+    """The logistic function, or what it is."""
+    shape = w.shape[x]
+    if w.pick(True, False):
+        return w.one("logistic", x)
+    bottom = w.both("add", w.one("exponential", w.one("negate", x)), w.const(1.0, shape))
+    return w.op(f"stablehlo.divide %{w.const(1.0, shape)}, %{bottom}", shape)
+
+
+def _smooth_forward(b: _Book, layer: Layer) -> str:
+    w, x = b.w, b.at[layer.inputs[0]]
+    if layer.kind == "sigmoid":
+        return _sigmoid(w, x)
+    if w.pick(True, True, False):
+        return w.both("multiply", _sigmoid(w, x), x)
+    bottom = w.both("add", w.one("exponential", w.one("negate", x)), w.const(1.0, w.shape[x]))
+    return w.op(f"stablehlo.divide %{x}, %{bottom}", w.shape[x])
+
+
+#: √(2/π), of the tanh form of GELU.
+GELU = math.sqrt(2 / math.pi)
+
+
+def _gelu_tanh(w: Writer, x: str) -> str:
+    """``tanh(√(2/π) · (x + 0.044715 · x³))``."""
+    cube = w.both("multiply", w.both("multiply", x, x), x)
+    return w.one("tanh", w.scale(w.both("add", x, w.scale(cube, 0.044715, False)), GELU, False))
+
+
+def _gelu_forward(b: _Book, layer: Layer) -> str:
+    w, x = b.w, b.at[layer.inputs[0]]
+    whole = w.both("add", _gelu_tanh(w, x), w.const(1.0, w.shape[x]))
+    if w.pick(True, False):
+        return w.both("multiply", w.scale(x, 0.5), whole)
+    return w.scale(w.both("multiply", whole, x), 0.5)
+
+
+def _gelu_backward(b: _Book, layer: Layer, g: str) -> None:
+    """``½ (1 + t) + ½ x (1 - t²) √(2/π) (1 + 3 · 0.044715 x²)``."""
+    w, x = b.w, b.at[layer.inputs[0]]
+    shape, t = w.shape[x], _gelu_tanh(w, x)
+    one = w.const(1.0, shape)
+    first = w.scale(w.both("add", t, one), 0.5)
+    square = w.scale(w.both("multiply", x, x), 3 * 0.044715, False)
+    inner = w.scale(w.both("add", square, one), GELU, False)
+    slope = w.op(f"stablehlo.subtract %{one}, %{w.both('multiply', t, t)}", shape)
+    second = w.both("multiply", w.scale(w.both("multiply", x, slope), 0.5), inner)
+    by = w.both("add", first, second)
+    b.send(layer.inputs[0], w.both("multiply", w.to(g, shape), by))
+
+
+def _smooth_backward(b: _Book, layer: Layer, g: str) -> None:
+    """``g · σ'``, or ``g · (x · σ)'``, written in three ways each."""
+    w, x, y = b.w, b.at[layer.inputs[0]], b.at[layer.out]
+    shape = w.shape[x]
+    g = w.to(g, shape)
+
+    def less(a: str) -> str:
+        return w.op(f"stablehlo.subtract %{w.const(1.0, shape)}, %{a}", shape)
+
+    form = w.pick("output", "factors", "terms")
+    if layer.kind == "sigmoid":
+        s = w.to(y, shape) if form == "output" else _sigmoid(w, x)
+        by = w.both("multiply", s, less(s))
+    elif form == "output":  # y + σ · (1 - y)
+        s, y = _sigmoid(w, x), w.to(y, shape)
+        by = w.both("add", y, w.both("multiply", s, less(y)))
+    elif form == "factors":  # σ · (1 + x · (1 - σ))
+        s = _sigmoid(w, x)
+        inner = w.both("add", w.both("multiply", x, less(s)), w.const(1.0, shape))
+        by = w.both("multiply", s, inner)
+    else:  # σ · g and x · (σ · (1 - σ)) · g
+        s = _sigmoid(w, x)
+        slope = w.both("multiply", x, w.both("multiply", s, less(s)))
+        parts = w.both("multiply", s, g), w.both("multiply", slope, g)
+        b.send(layer.inputs[0], w.both("add", *parts))
+        return
+    b.send(layer.inputs[0], w.both("multiply", g, by))
 
 
 def _add_forward(b: _Book, layer: Layer) -> str:
@@ -674,14 +772,15 @@ def _bn_backward(b: _Book, layer: Layer, g: str) -> None:
     w, shape = b.w, b.sizes[layer.out]
     g = w.to(g, shape)
     scale, shift = layer.params
-    axes, kept = ([0, 2, 3], [1]) if b.net.statistics == "batch" else ([2, 3], [0, 1])
+    axes, kept = _over(b.net, layer)
     n = math.prod(shape[i] for i in axes)
     _d, inverse, normal = _statistics(b, layer, w.pick(True, False))
 
     def full(v: str) -> str:
         return w.spread(w.total(v, axes), kept, shape)
 
-    form = w.pick("sums", "means", "late scale")
+    # A scale that varies along the axes stands under their means.
+    form = w.pick("sums", "means", *["late scale"] * (layer.kind == "bn"))
     spread = w.channel(scale, shape)
     h = g if form == "late scale" else w.both("multiply", spread, g)
     s1, s2 = full(h), full(w.both("multiply", normal, h))
@@ -887,6 +986,10 @@ _FORWARD = {
     "conv": _conv_forward,
     "depthwise": _conv_forward,
     "bn": _bn_forward,
+    "ln": _bn_forward,
+    "swish": _smooth_forward,
+    "sigmoid": _smooth_forward,
+    "gelu": _gelu_forward,
     "relu": _relu_forward,
     "relu6": _relu_forward,
     "add": _add_forward,
@@ -899,6 +1002,10 @@ _BACKWARD = {
     "conv": _conv_backward,
     "depthwise": _conv_backward,
     "bn": _bn_backward,
+    "ln": _bn_backward,
+    "swish": _smooth_backward,
+    "sigmoid": _smooth_backward,
+    "gelu": _gelu_backward,
     "relu": _mask,
     "relu6": _mask,
     "add": _add_backward,
@@ -936,11 +1043,13 @@ def _tail(b: _Book, p: str, optimizer: str, replicas: int) -> str:
     if optimizer == "momentum":
         decayed = w.both("add", w.scale(p, 1e-4, divide=False), g)
         g = w.both("add", w.scale(f"{p}_v", 0.9, divide=False), decayed)
-    elif optimizer in ("adam", "rmsprop"):
+    elif optimizer in ("adam", "adamw", "rmsprop"):
         v = mixed("v", w.both("multiply", g, g), 0.999, 0.001)
-        top = mixed("m", g, 0.9, 0.1) if optimizer == "adam" else g
+        top = g if optimizer == "rmsprop" else mixed("m", g, 0.9, 0.1)
         root = w.both("add", w.one("sqrt", v), w.const(1e-8, shape))
         g = w.op(f"stablehlo.divide %{top}, %{root}", shape)
+        if optimizer == "adamw":
+            g = w.both("add", g, w.scale(p, 0.01, divide=False))
     step = w.both("multiply", rate, g)
     return w.op(f"stablehlo.subtract %{p}, %{step}", shape)
 

@@ -22,7 +22,7 @@ import numpy as np
 from obligations.confirm import premises
 from obligations.confirm.narrowing import narrowed
 from obligations.confirm.net import evaluate
-from obligations.confirm.placing import Member, Placer, calls, head, size_roles, ties
+from obligations.confirm.placing import Member, Placer, size_roles, ties
 from obligations.confirm.tally import Progress, Tally, guarded
 from obligations.confirm.user_names import NOTHING, UserNames
 from obligations.confirm.whole import NetCheck
@@ -42,9 +42,11 @@ from obligations.lean import (
     OutsideFragment,
     Scope,
     UnknownName,
+    calls,
     candidates,
     canonical,
     gives_instance,
+    head,
     read,
     rewriting,
     strip_comments,

@@ -26,13 +26,16 @@ from obligations.lean import (
     Local,
     Op,
     Typed,
+    calls,
     elaborate_declaration,
+    head,
+    is_proof,
     nat_value,
     parse_term,
-    parts,
     resolve,
     syntax as s,
     type_of,
+    unlet,
 )
 from obligations.ops import (
     FLAG,
@@ -68,34 +71,6 @@ class Member:
 
 
 # -- looking into terms ------------------------------------------------------------------------
-
-
-def calls(term: Typed) -> Iterator[Call]:
-    """Every application in ``term``, ``let`` values included, types left out."""
-    stack = [term]
-    while stack:
-        at = resolve(stack.pop())
-        if isinstance(at, Local):
-            continue
-        if isinstance(at, Call):
-            yield at
-        if isinstance(at, LetIn) and at.local.value is not None:
-            stack.append(at.local.value)
-        stack += [at.body] if isinstance(at, Bound | LetIn) else list(parts(at))
-
-
-def head(term: Typed) -> str:
-    """The name at the head of a type, ``""`` where there is none."""
-    term = resolve(term)
-    return term.name if isinstance(term, Call) else ""
-
-
-def unlet(term: Typed) -> Typed:
-    """``term`` with a variable of a ``let`` looked through."""
-    term = resolve(term)
-    while isinstance(term, Local) and term.value is not None:
-        term = resolve(term.value)
-    return term
 
 
 class _NoValues(Evaluator):
@@ -236,7 +211,7 @@ def roles(member: Member, pattern: _Pattern, env: Environment) -> dict[str, str]
     fit = _Fit()
     out: dict[str, str] = {}
     used: set[int] = set()
-    carried = [v for v in own if not _is_proof(v)]
+    carried = [v for v in own if not is_proof(v)]
     values = [v for v in carried if head(v.type) != "Nat"]
     named = {v.name: v for v in wanted}
     left = []
@@ -267,10 +242,6 @@ def roles(member: Member, pattern: _Pattern, env: Environment) -> dict[str, str]
             uid = by_size.get(id(v))
             out[v.name] = v.name if uid is None else called.get(uid, v.name)
     return out if len(set(out.values())) == len(out) else None
-
-
-def _is_proof(local: Local) -> bool:
-    return head(type_of(local.type)) == "Prop"
 
 
 def size_roles(member: Member) -> dict[str, str]:

@@ -17,7 +17,7 @@ from obligations.confirm.tally import NUMERIC
 from obligations.confirm.whole import NetCheck
 from obligations.description import Net
 from obligations.errors import ObligationsError
-from obligations.lean import Call, Environment, Local, Typed, resolve, show, type_of
+from obligations.lean import Call, Environment, Local, head, is_proof, resolve, show
 from obligations.shadow import Evaluator, Predicate, Propositions, Values, net_values, sample_net
 from obligations.statements import Obligation
 
@@ -51,7 +51,7 @@ def unmet(
     if constant is None or obligation.kind not in PROVED:
         return []
     net = net_check.derived.net
-    hypotheses = [p.local for p in constant.params if _is_proof(p.local)]
+    hypotheses = [p.local for p in constant.params if is_proof(p.local)]
     hypotheses = [h for h in hypotheses if not _as_sampled(h, net)]
     if not hypotheses:
         return []
@@ -88,19 +88,9 @@ def _with_sizes(
     free = evaluator.free(hypothesis.type)
     fixed = {v.uid for other in free for v in evaluator.free(other.type)}
     for v in free:
-        for value in () if v.uid in fixed else _VALUES.get(_head(v.type), ()):
+        for value in () if v.uid in fixed else _VALUES.get(head(v.type), ()):
             shown = str(value).lower()
             yield f"at {v.name} = {shown}, which it leaves out", {**sampled, v.uid: value}
-
-
-def _head(type_: Typed) -> str:
-    found = resolve(type_)
-    return found.name if isinstance(found, Call) else ""
-
-
-def _is_proof(local: Local) -> bool:
-    kind = resolve(type_of(local.type))
-    return isinstance(kind, Call) and kind.name == "Prop"
 
 
 def _as_sampled(hypothesis: Local, net: Net) -> bool:

@@ -24,18 +24,19 @@ from obligations.lean import (
     ElabError,
     Environment,
     Items,
-    LetIn,
     Lit,
     Local,
     Op,
     Text,
     Typed,
+    calls,
     elaborate_declaration,
-    parts,
+    head,
     resolve,
     show,
     syntax as s,
     type_of,
+    unlet,
 )
 from obligations.ops import FLAG, STRINGS, Clause
 from obligations.shadow import Evaluator, Leaf, NotEvaluable, gradient_node
@@ -47,9 +48,7 @@ COTANGENT = "cot₀"
 
 def field_of(term: Typed) -> str | None:
     """The last field of a path: ``W₁`` of ``p.W₁``; a variable's own name; else ``None``."""
-    term = resolve(term)
-    while isinstance(term, Local) and term.value is not None:
-        term = resolve(term.value)
+    term = unlet(term)
     if isinstance(term, Local):
         return term.name
     if isinstance(term, Call) and term.args and "." in term.name:
@@ -75,7 +74,7 @@ def misplaced(
     roles = roles or {}
     owners = {p.lean: p for site in fwd.sites.values() for p in site.parameters}
     seen: set[str] = set()
-    for call in _calls(term):
+    for call in calls(term):
         constant = env.find(call.name)
         if constant is None:
             continue
@@ -85,25 +84,6 @@ def misplaced(
             if note not in seen:
                 seen.add(note)
                 yield note
-
-
-def _calls(term: Typed) -> Iterator[Call]:
-    """Every application in ``term``; types are not looked into."""
-    stack = [term]
-    while stack:
-        at = resolve(stack.pop())
-        if isinstance(at, Local):
-            continue
-        if isinstance(at, Call):
-            yield at
-        if isinstance(at, Bound):
-            stack.append(at.body)
-        elif isinstance(at, LetIn):
-            stack.append(at.body)
-            if at.local.value is not None:
-                stack.append(at.local.value)
-        else:
-            stack.extend(reversed(list(parts(at))))
 
 
 def _together(
@@ -162,7 +142,7 @@ def misplaced_fields(term: Typed, env: Environment, net: Net) -> Iterator[str]:
         for name, field in group
     }
     loose = {field for _, field in fields.values()}
-    for call in _calls(term):
+    for call in calls(term):
         constant = env.find(call.name)
         if constant is None:
             continue
@@ -265,7 +245,7 @@ class _Alike:
                 if _same(found, wanted):
                     return None
                 return _told(slot, a, b)
-        a, b = _unlet(a), _unlet(b)
+        a, b = unlet(a), unlet(b)
         match a, b:
             case Local(uid=x), Local(uid=y):
                 if bound.get(x) == y:
@@ -277,7 +257,7 @@ class _Alike:
                 constant = self.evaluator.env.find(f)
                 params = [] if constant is None else [p.local.name for p in constant.params]
                 for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
-                    if _is_type(x):
+                    if head(type_of(x)) == "Type":
                         continue
                     name = params[i] if i < len(params) else ""
                     found_there = self.difference(x, y, bound, name if name in _SHOWN else slot)
@@ -313,8 +293,7 @@ class _Alike:
         if isinstance(term, Call) and (term.name == "den" or term.name.startswith("SHlo.")):
             # A node is compared slot by slot: its value is what the numbers are about.
             return None
-        found = type_of(term)
-        if isinstance(found, Call) and found.name in ("Prop", "Type"):
+        if head(type_of(term)) in ("Prop", "Type"):
             return None
         value = self.evaluator.value(term, scope)
         return None if callable(value) else value
@@ -332,17 +311,6 @@ def _text(term: Typed) -> str:
 
 _SHOWN = frozenset((*_SYMBOLS, *STRINGS, FLAG, "x", "v", "cot", "e", "name"))
 """Slots a difference is reported at; what is inside another is reported at that."""
-
-
-def _is_type(term: Typed) -> bool:
-    found = type_of(term)
-    return isinstance(found, Call) and found.name == "Type"
-
-
-def _unlet(term: Typed) -> Typed:
-    while isinstance(term, Local) and term.value is not None:
-        term = resolve(term.value)
-    return term
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -402,35 +402,10 @@ def _in_notation(lines: Sequence[str]) -> list[str]:
 
 def _infix(term: s.Term) -> s.Term:
     """``term`` with the functions of the core form as the operators they stand for."""
-    match term:
-        case s.Ident("Real"):
-            return s.Ident("ℝ")
-        case s.App(fn, args):
-            new = tuple(
-                replace(a, value=_infix(a.value)) if isinstance(a, s.NamedArg) else _infix(a)
-                for a in args
-            )
-            return _operation(fn, new) or replace(term, fn=_infix(fn), args=new)
-        case s.Proj(inner, _):
-            return replace(term, term=_infix(inner))
-        case s.Bind(_, binders, body):
-            groups = tuple(
-                b if b.type is None else replace(b, type=_infix(b.type)) for b in binders
-            )
-            return replace(term, binders=groups, body=_infix(body))
-        case s.Let(_, type_, value, body):
-            known = None if type_ is None else _infix(type_)
-            return replace(term, type=known, value=_infix(value), body=_infix(body))
-        case s.Bin(_, left, right):
-            return replace(term, left=_infix(left), right=_infix(right))
-        case s.Un(_, inner):
-            return replace(term, term=_infix(inner))
-        case s.Ascribe(inner, type_):
-            return replace(term, term=_infix(inner), type=_infix(type_))
-        case s.Anon(items) | s.Tuple(items):
-            return replace(term, items=tuple(_infix(i) for i in items))
-        case _:
-            return term
+    if term == s.Ident("Real"):
+        return s.Ident("ℝ")
+    new = s.rebuilt(term, lambda part, _: _infix(part))
+    return (_operation(new.fn, new.args) if isinstance(new, s.App) else None) or new
 
 
 def _operation(fn: s.Term, args: tuple[s.Term | s.NamedArg, ...]) -> s.Term | None:
@@ -439,7 +414,7 @@ def _operation(fn: s.Term, args: tuple[s.Term | s.NamedArg, ...]) -> s.Term | No
     if len(plain) != len(args):
         return None
     if isinstance(fn, s.Proj) and fn.field in _METHODS and len(plain) == 1:
-        return s.Bin(_OPERATORS[fn.field], _infix(fn.term), plain[0])
+        return s.Bin(_OPERATORS[fn.field], fn.term, plain[0])
     if not isinstance(fn, s.Ident):
         return None
     before, _, last = fn.name.rpartition(".")

@@ -72,9 +72,13 @@ from .typed import (
     Op as Op,
     Text as Text,
     Typed as Typed,
+    calls as calls,
+    head as head,
+    is_proof as is_proof,
     nat_value as nat_value,
     parts as parts,
     resolve as resolve,
     substitute as substitute,
     type_of as type_of,
+    unlet as unlet,
 )

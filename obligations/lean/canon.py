@@ -185,12 +185,8 @@ class Canon:
         if op == "→" and self.through.notation:
             return self._bind(s.Bind("∀", (_anonymous(term.left),), term.right), scope, term.span)
         if op == "∧":
-            items = [self.term(term.left, scope)]
-            rest: s.Term = term.right
-            while isinstance(rest, s.Bin) and rest.op == "∧":
-                items.append(self.term(rest.left, scope))
-                rest = rest.right
-            return Node("∧", "", (*items, self.term(rest, scope)), 0, term.span)
+            items = tuple(self.term(i, scope) for i in s.conjuncts(term))
+            return Node("∧", "", items, 0, term.span)
         left, right = self.term(term.left, scope), self.term(term.right, scope)
         if self.through.arithmetic and left.kind == right.kind == "number":
             value = _computed(op, int(left.label), int(right.label))

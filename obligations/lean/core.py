@@ -141,8 +141,8 @@ class Names:
 
     def fields(self, type_: s.Term | None, part: str) -> list[str]:
         """The constants that ``.part`` of a value may mean: one when its type is known."""
-        head = head_name(type_)
-        if head is not None:
+        head = s.head(type_)
+        if head:
             found = self.find(f"{head}.{part}")
             return [] if found is None else [found[0]]
         return [n for n in (*self.declared, *self.env.sources) if n.endswith(f".{part}")]
@@ -151,21 +151,14 @@ class Names:
 # -- the type of an operand --------------------------------------------------------------------
 
 
-def head_name(type_: s.Term | None) -> str | None:
-    """``Vec`` of ``Vec (N * n)``; ``None`` for an arrow and what is not known."""
-    if isinstance(type_, s.App):
-        type_ = type_.fn
-    return type_.name if isinstance(type_, s.Ident) else None
-
-
 def _applied(type_: s.Term | None, arguments: int) -> s.Term | None:
     """The type of a value of ``type_`` applied to as many arguments."""
     for _ in range(arguments):
         if isinstance(type_, s.Bin) and type_.op == "→":
             type_ = type_.right
-        elif head_name(type_) == "Vec":
+        elif s.head(type_) == "Vec":
             type_ = s.Ident("ℝ")
-        elif head_name(type_) == "Mat":
+        elif s.head(type_) == "Mat":
             type_ = s.app("Vec", s.Hole())
         else:
             return None
@@ -226,8 +219,8 @@ def _of_name(name: str, arguments: int, types: Types, names: Names) -> s.Term | 
 
 
 def _of_field(type_: s.Term | None, part: str, arguments: int, names: Names) -> s.Term | None:
-    head = head_name(type_)
-    found = None if head is None else names.find(f"{head}.{part}")
+    head = s.head(type_)
+    found = names.find(f"{head}.{part}") if head else None
     return None if found is None else _of_constant(found[1], arguments + 1)
 
 
@@ -495,7 +488,7 @@ class Writer:
 
 def _number(type_: s.Term | None) -> str | None:
     """``Nat`` or ``ℝ`` where a type is one of them."""
-    name = head_name(type_)
+    name = s.head(type_)
     name = {"ℕ": "Nat", "Real": "ℝ"}.get(name or "", name)
     return name if name in _NUMBERS else None
 
@@ -606,7 +599,7 @@ def _signature(out: Writer, name: str) -> None:
     (binders, type_), definition = out.names.env.sources[name]()
     if name in ALIASES:
         definition = _alias(name)
-    alias = definition is not None and head_name(type_) == "Type"
+    alias = definition is not None and s.head(type_) == "Type"
     out.write(f"@[reducible] def {name}" if alias else f"axiom {name}")
     types = out.binders(binders, {})
     out.write(" : ")

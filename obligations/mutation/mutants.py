@@ -58,8 +58,6 @@ from obligations.mutation.faults import (
     chain_mutants,
     field_mutants,
     loss_mutants,
-    split_clauses,
-    split_lets,
     threading_mutants,
     written_mutants,
 )
@@ -523,15 +521,15 @@ class Block:
         d, old = o.declaration, self.by_name[o.name].declaration
         assert d.value is not None
         assert old.value is not None
-        bound, body = split_lets(d.value)
-        old_bound, old_body = split_lets(old.value)
+        bound, body = s.split_lets(d.value)
+        old_bound, old_body = s.split_lets(old.value)
         before = {n: v for n, _, v in old_bound}
         moved: set[str] = set()
         for name, _, value in bound:
             names = s.free_names(value)
             if before.get(name) != value or names & moved or names & changed:
                 moved.add(name)
-        clauses, known = split_clauses(body), split_clauses(old_body)
+        clauses, known = s.conjuncts(body), s.conjuncts(old_body)
         kept = [
             i
             for i, c in enumerate(clauses)
@@ -616,8 +614,8 @@ class WholeNetTrials:
         by_name = derived.by_name()
         self.capstone = by_name[self.net.capstone.name]
         self.lemma = by_name[self.net.capstone.loss]
-        self.lets, body = split_lets(self.capstone.declaration.type)
-        self.clauses = split_clauses(body)
+        self.lets, body = s.split_lets(self.capstone.declaration.type)
+        self.clauses = s.conjuncts(body)
         self.let_names = {n: s.free_names(v) for n, _, v in self.lets}
         self.clause_names = [s.free_names(c) for c in self.clauses]
         self.types = self._types()
@@ -695,8 +693,8 @@ class WholeNetTrials:
         A cotangent that has the value it had changes nothing in what reads it. Where one has
         another, the clauses it reaches are evaluated from the head down until one fails.
         """
-        bound, body = split_lets(d.type)
-        clauses = split_clauses(body)
+        bound, body = s.split_lets(d.type)
+        clauses = s.conjuncts(body)
         before = {n: v for n, _, v in self.lets}
         changed = [n for n, _, v in bound if before.get(n) != v]
         differing = [i for i, c in enumerate(clauses) if c != self.clauses[i]]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from obligations.errors import ObligationsError
-from obligations.lean import Apply, Bound, Call, LetIn, Local, Op, Typed, parts, show
+from obligations.lean import Apply, Bound, Call, LetIn, Local, Op, Typed, calls, show
 from obligations.ops import Array, names as table_names
 from obligations.shadow.evaluate import Evaluator, NotEvaluable, gradient_node
 
@@ -94,20 +94,13 @@ def _leaf(term: Typed, scope: Mapping[int, Any], owner: str, clause: Typed) -> L
         left = left.fn
     if gradient_node(left) is None or not isinstance(left, Call):
         raise ObligationsError(f"'{show(term)}' has no gradient node on its left")
-    derivative = next(_find(body.right, "pdiv"), None)
+    derivative = next((c for c in calls(body.right) if c.name == "pdiv"), None)
     if derivative is None:
         raise ObligationsError(f"'{show(term)}' has no derivative on its right")
     at = derivative.args[3]
     while isinstance(at, Call) and at.name.endswith(".flatten"):
         at = at.args[-1]
     return Leaf(clause, term, left, path_of(at), scope, owner)
-
-
-def _find(term: Typed, name: str) -> Iterator[Call]:
-    if isinstance(term, Call) and term.name == name:
-        yield term
-    for part in parts(term):
-        yield from _find(part, name)
 
 
 def path_of(term: Typed) -> Path:

@@ -30,7 +30,6 @@ from obligations.lean import (
     Op,
     Text,
     Typed,
-    nat_value,
     parts,
     resolve,
     show,
@@ -501,21 +500,13 @@ def _key(value: Any) -> Any:
 
 
 def _free(term: Typed) -> dict[int, Local]:
-    match term:
-        case Local(uid=uid):
-            return {uid: term}
-        case Bound(_, local, body):
-            found = {**_free(local.type), **_free(body)}
-            found.pop(local.uid, None)
-            return found
-        case LetIn(local, body):
-            assert local.value is not None
-            found = {**_free(local.value), **_free(body)}
-            found.pop(local.uid, None)
-            return found
-    out: dict[int, Local] = {}
+    if isinstance(term, Local):
+        return {term.uid: term}
+    out = _free(term.local.type) if isinstance(term, Bound) else {}
     for part in parts(term):
         out |= _free(part)
+    if isinstance(term, Bound | LetIn):
+        out.pop(term.local.uid, None)
     return out
 
 
@@ -570,11 +561,3 @@ def _indices(type_: Typed) -> int:
             inner = _indices(rest)
             return inner + 1 if inner else 0
     return 0
-
-
-def closed_size(term: Typed) -> int:
-    """A size that must be a number."""
-    found = nat_value(term)
-    if found is None:
-        raise ObligationsError(f"{show(term)} is not a number")
-    return found

@@ -99,9 +99,8 @@ class Deriver(BlockTerms):
         ((symbol, _),) = site.operands()
         step = site.operation.step(symbol)
         left = fill(step.lean, self.speller.symbols(site, dy=definition.applied()))
-        head = left.fn if isinstance(left, s.App) else left
-        if not isinstance(head, s.Ident) or head.name != tie.definition:
-            found = head.name if isinstance(head, s.Ident) else "another term"
+        found = s.head(left) or "another term"
+        if found != tie.definition:
             raise InputError(
                 self.net.source,
                 tie.span or self.block.span,

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import time
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -56,7 +55,7 @@ from obligations.lean import (
 )
 from obligations.ledger import Ledger, Line, Row, Verdict, Zero
 from obligations.ops import FLAG, Entry, library, precisions
-from obligations.shadow import Evaluator, Propositions, WholeNet, net_values
+from obligations.shadow import Evaluator, Propositions, WholeNet, net_values, rng_for
 from obligations.statements import (
     Derived,
     Deriver,
@@ -570,8 +569,7 @@ class _File:
             values = net_values(net, reading.env, whole)
         evaluator = Evaluator(reading.env, {**values, **self.names.values})
         for number in range(3):
-            text = f"{member.name} {number}"
-            rng = np.random.default_rng([seed, zlib.crc32(text.encode())])
+            rng = rng_for(seed, f"{member.name} {number}")
             propositions = Propositions(evaluator, rng)
             if self.derived is not None:
                 meanings = _NetMeanings(self.derived.net, reading.env, whole)

@@ -44,7 +44,7 @@ from obligations.ops import (
     definitions as file_definitions,
     names as table_names,
 )
-from obligations.shadow import Evaluator, Leaf, gradient_node, leaves
+from obligations.shadow import Evaluator, Leaf, cotangent_of, gradient_node, leaves
 from obligations.statements import Derived, Deriver, Obligation, ObligationKind, Section
 
 Place = tuple[str, str]
@@ -67,7 +67,7 @@ class Member:
     @property
     def term(self) -> Typed:
         """What it states, or the value it has."""
-        return self.constant.type if self.constant.body is None else self.constant.body
+        return self.constant.term
 
 
 # -- looking into terms ------------------------------------------------------------------------
@@ -91,14 +91,8 @@ def ties(env: Environment, term: Typed) -> list[Leaf] | None:
 
 def read_by(env: Environment, leaf: Leaf) -> Call | None:
     """The definition a gradient node reads its cotangent from, applied."""
-    node = gradient_node(leaf.node)
-    constant = None if node is None else env.find(node.name)
-    if node is None or constant is None:
-        return None
-    at = next((i for i, p in enumerate(constant.params) if p.local.name == "e"), None)
-    if at is None or at >= len(node.args):
-        return None
-    term = unlet(node.args[at])
+    read = cotangent_of(env, leaf)
+    term = None if read is None else unlet(read)
     while isinstance(term, Call) and term.name in ("SHlo.operand", "reassocB", "unrowB", "rowB"):
         term = unlet(term.args[-1])
     return term if isinstance(term, Call) else None
@@ -429,7 +423,6 @@ class Placer:
         return Obligation(
             kind,
             replace(member.declaration, name=member.name),
-            section="",
             block=block,
             kinds=tuple(kinds),
             site=site,

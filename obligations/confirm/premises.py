@@ -6,7 +6,6 @@ of its binders: where one of its hypotheses does not hold, it claims nothing the
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -18,7 +17,15 @@ from obligations.confirm.whole import NetCheck
 from obligations.description import Net
 from obligations.errors import ObligationsError
 from obligations.lean import Call, Environment, Local, head, is_proof, resolve, show
-from obligations.shadow import Evaluator, Predicate, Propositions, Values, net_values, sample_net
+from obligations.shadow import (
+    Evaluator,
+    Predicate,
+    Propositions,
+    Values,
+    net_values,
+    rng_for,
+    sample_net,
+)
 from obligations.statements import Obligation
 
 _VALUES: Mapping[str, tuple[int, ...]] = {"Nat": (1, 2, 3, 4, 7), "Bool": (False, True)}
@@ -57,7 +64,7 @@ def unmet(
         return []
     whole = None if obligation.block else net_check.whole
     evaluator = Evaluator(env, {**net_values(net, env, whole), **values})
-    propositions = Propositions(evaluator, np.random.default_rng(seed), predicate(evaluator))
+    propositions = Propositions(evaluator, rng_for(seed), predicate(evaluator))
     out: dict[str, None] = {}
     for bound in _samples(obligation, net_check, seed):
         sampled = scope_of(constant, bound, obligation.roles)
@@ -111,7 +118,7 @@ def _samples(obligation: Obligation, net_check: NetCheck, seed: int) -> Iterator
     if obligation.kind == "capstone":
         yield from (at.values for at in net_check.samples((seed,)))
     elif obligation.kind == "loss":
-        rng = np.random.default_rng([seed, zlib.crc32(b"loss")])
+        rng = rng_for(seed, "loss")
         point = sample_net(net_check.whole, rng)
         yield from net_check.loss_bindings(point)
     else:

@@ -39,7 +39,7 @@ from obligations.lean import (
     unlet,
 )
 from obligations.ops import FLAG, STRINGS, Clause
-from obligations.shadow import Evaluator, Leaf, NotEvaluable, gradient_node
+from obligations.shadow import Evaluator, Leaf, NotEvaluable
 from obligations.statements import Deriver, Forward, Speller, binders, fill, vec
 
 COTANGENT = "cot₀"
@@ -219,13 +219,6 @@ def clause_difference(evaluator: Evaluator, leaf: Leaf, expected: Leaf) -> str |
     return _Alike(evaluator, leaf.scope, expected.scope).difference(
         leaf.statement, expected.statement, {}, ""
     )
-
-
-def node_name(leaf: Leaf) -> str:
-    """The gradient node's name."""
-    node = gradient_node(leaf.node)
-    assert node is not None
-    return node.name
 
 
 @dataclass(frozen=True, slots=True)

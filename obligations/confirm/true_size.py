@@ -27,6 +27,7 @@ from obligations.shadow import (
     net_values,
     node_magnitude,
     node_value,
+    rng_for,
     sample_net,
 )
 from obligations.statements import TRUE_SIZE, Derived, net_entries, whole_zero_reasons
@@ -100,9 +101,8 @@ def check_true_size(
     whole = WholeNet(net, TRUE_SIZE)
     check = NetCheck(derived, TRUE_SIZE, env, whole)
     capstone = next(o for o in derived.obligations if o.kind == "capstone")
-    constant = env.find(capstone.name)
-    assert constant is not None
-    rng = np.random.default_rng([seed, 7])
+    constant = env[capstone.name]
+    rng = rng_for(seed, 7)
     tell(0.0, "sampling the net")
     point = sample_net(whole, rng, batch=batch, classes=10)
     done = SHARES["sample"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -31,6 +30,7 @@ from obligations.shadow import (
     node_magnitude,
     node_value,
     relative_error,
+    rng_for,
     sample_net,
 )
 from obligations.statements import (
@@ -59,7 +59,7 @@ class NetSample:
     def direction(self, path: tuple[str, ...]) -> Array:
         """The direction of a tensor, the same whatever else is asked for."""
         if path not in self.directions:
-            rng = np.random.default_rng([self.seed, zlib.crc32(".".join(path).encode())])
+            rng = rng_for(self.seed, ".".join(path))
             self.directions[path] = rng.normal(size=self.point.weights.at(path).shape)
         return self.directions[path]
 
@@ -129,8 +129,7 @@ class NetCheck:
         zeros: dict[str, Zero],
     ) -> None:
         """Each node of the capstone against the loss's derivative in its tensor."""
-        constant = self.env.find(obligation.name)
-        assert constant is not None
+        constant = self.env[obligation.name]
         for at in self.samples(seeds):
             tally.margin = min(tally.margin, at.point.worst)
             evaluator = Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
@@ -146,7 +145,7 @@ class NetCheck:
         """Per seed a point, and one more with masks where an option is on."""
         for seed in seeds:
             for dropped in (False, True) if _optional(self.derived.net) else (False,):
-                rng = np.random.default_rng([seed, zlib.crc32(f"net {dropped}".encode())])
+                rng = rng_for(seed, f"net {dropped}")
                 point = sample_net(self.whole, rng, dropped=dropped)
                 yield NetSample(seed, point, self.bindings(point, False))
 
@@ -248,10 +247,9 @@ class NetCheck:
 
     def loss_row(self, obligation: Obligation, seeds: Iterable[int], tally: Tally) -> None:
         """The loss lemma at every example and class."""
-        constant = self.env.find(obligation.name)
-        assert constant is not None
+        constant = self.env[obligation.name]
         for seed in seeds:
-            rng = np.random.default_rng([seed, zlib.crc32(b"loss")])
+            rng = rng_for(seed, "loss")
             point = sample_net(self.whole, rng, dropped=_optional(self.derived.net))
             left, right = self.loss_sides(obligation, point)
             tally.add("statement", relative_error(left, right), where(left, right))
@@ -266,8 +264,7 @@ class NetCheck:
 
     def loss_sides(self, obligation: Obligation, point: NetPoint) -> tuple[Array, Array]:
         """Both sides of the loss lemma at every example and class of a point."""
-        constant = self.env.find(obligation.name)
-        assert constant is not None
+        constant = self.env[obligation.name]
         evaluator = Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
         left, right = [], []
         for values in self.loss_bindings(point):

@@ -76,6 +76,11 @@ class Constant:
     type: Typed
     body: Typed | None = None
 
+    @property
+    def term(self) -> Typed:
+        """The value it has, or what it states where it has none."""
+        return self.type if self.body is None else self.body
+
 
 BASE_TYPES: Mapping[str, Typed] = {
     "Nat": NAT,
@@ -126,6 +131,12 @@ class Environment:
         if name.startswith("Proofs."):
             return self.find(name.removeprefix("Proofs."))
         return None
+
+    def __getitem__(self, name: str) -> Constant:
+        """The constant spelled ``name`` here, where there must be one."""
+        found = self.find(name)
+        assert found is not None, name
+        return found
 
     def declare(
         self,

@@ -119,9 +119,8 @@ def _expand(term: Typed, scope: Scope, used: set[str]) -> Sequence[str | _Part]:
         case Bound():
             return _bound(term, scope)
         case LetIn(local, body):
-            assert local.value is not None
             inner = dict(scope)
-            bound = (_Part(local.type, scope), " := ", _Part(local.value, scope))
+            bound = (_Part(local.type, scope), " := ", _Part(term.value, scope))
             name = _name(local, inner)
             return (f"(let {name} : ", *bound, "; ", _Part(body, inner), ")")
         case Op():

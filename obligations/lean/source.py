@@ -536,11 +536,7 @@ class _Reader:
                 position = end
                 continue
             header.word, header.word_at, header.word_end = word, position, match.end()
-            if word == "class" and (
-                second := re.compile(r"\s+(?:inductive|abbrev)(?![\w'!?.])").match(
-                    code, match.end()
-                )
-            ):
+            if word == "class" and (second := _SECOND_WORD.match(code, match.end())):
                 header.word_end = second.end()
                 header.word = " ".join(code[position : header.word_end].split())
             return header

@@ -97,6 +97,12 @@ class LetIn:
     body: Typed
     type: Typed
 
+    @property
+    def value(self) -> Typed:
+        """What the variable stands for."""
+        assert self.local.value is not None
+        return self.local.value
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Op:

@@ -487,13 +487,12 @@ class Block:
         tally: Tally,
     ) -> None:
         """The clauses of a bundle that changed."""
-        assert part.body is not None
         scope = scope_of(part, at.bindings(False))
-        for leaf in leaves(evaluator, part.body, scope):
+        for leaf in leaves(evaluator, part.term, scope):
             check.clause(leaf.path[-1], leaf, at, evaluator, tally, {}, False)
             if tally.over():
                 return
-        for note in misplaced(part.body, evaluator.env, at.point.case.fwd):
+        for note in misplaced(part.term, evaluator.env, at.point.case.fwd):
             tally.worse(Verdict.FAILS, note)
 
     def _counted(
@@ -503,11 +502,10 @@ class Block:
 
         ``tied`` are the parameters that the clauses in ``part`` should tie.
         """
-        assert part.body is not None
         ready = next(self.at(SEEDS))
         evaluator = _copied(ready.evaluator, env, {o.name})
         scope = scope_of(part, ready.sample.bindings(False))
-        seen = Counter(x.path[-1] for x in leaves(evaluator, part.body, scope))
+        seen = Counter(x.path[-1] for x in leaves(evaluator, part.term, scope))
         fwd = self.section.forwards[self.section.first.name]
         due = Counter(fwd.parameters[q].lean for q in tied)
         return {
@@ -586,15 +584,13 @@ def _values(
         values = {**values, "x": at.point.case.x, "e": at.point.dy}
     scope = scope_of(constant, values)
     if o.kind in ("value", "cotangent", "graph"):
-        assert constant.body is not None
-        return {"": (np.asarray(evaluator.value(constant.body, scope)), 0.0)}
+        return {"": (np.asarray(evaluator.value(constant.term, scope)), 0.0)}
     if o.kind in ("tie", "graph lemma"):
         equations = evaluator.equations(constant.type, scope)
         sides = [side for e in equations for side in (e.left, e.right)]
         return {str(i): (side, 0.0) for i, side in enumerate(sides)}
-    assert constant.body is not None
     out = {}
-    for leaf in leaves(evaluator, constant.body, scope):
+    for leaf in leaves(evaluator, constant.term, scope):
         scale = float(np.max(node_magnitude(evaluator, leaf)))
         out[f"{leaf.path[-1]} node"] = (node_value(evaluator, leaf), scale)
         out[f"{leaf.path[-1]} cotangent"] = (read_cotangent(evaluator, leaf), 0.0)
@@ -653,8 +649,7 @@ class WholeNetTrials:
             self.samples[seed] = []
             for at in self.check.samples((seed,)):
                 evaluator = self._evaluator()
-                constant = self.check.env.find(self.capstone.name)
-                assert constant is not None
+                constant = self.check.env[self.capstone.name]
                 scope = dict(scope_of(constant, at.values))
                 handed: dict[str, Any] = {}
                 term: Typed = constant.type
@@ -724,9 +719,8 @@ class WholeNetTrials:
             for at, base, values in self.at(seeds):
                 evaluator = _copied(base, self.check.env, set())
                 for constant in handed:
-                    assert constant.body is not None
                     scope = scope_of(constant, {**at.values, **values})
-                    new = np.asarray(evaluator.value(constant.body, scope))
+                    new = np.asarray(evaluator.value(constant.term, scope))
                     worst = max(worst, relative_error(new, values[constant.name]))
                 for constant in own:
                     scope = scope_of(constant, {**at.values, **values})
@@ -756,7 +750,7 @@ class WholeNetTrials:
         found = numbers(SEEDS)
         notes: dict[str, None] = {}
         if not found:
-            terms = [c.type if c.body is None else c.body for c in (*handed, *own)]
+            terms = [c.term for c in (*handed, *own)]
             for term in terms:
                 notes |= dict.fromkeys(misplaced_fields(term, self.check.env, self.net))
         return _Trial("", found, next(iter(notes), ""), numbers, deviation)
@@ -764,8 +758,7 @@ class WholeNetTrials:
     def _nodes(self, at: NetSample, base: Evaluator) -> dict[tuple[str, ...], tuple[Array, float]]:
         """Every node of the unmutated capstone with the size of its terms, by its tensor."""
         if id(at) not in self.nodes:
-            constant = self.check.env.find(self.capstone.name)
-            assert constant is not None
+            constant = self.check.env[self.capstone.name]
             self.nodes[id(at)] = {
                 x.path: (node_value(base, x), float(np.max(node_magnitude(base, x))))
                 for x in leaves(base, constant.type, scope_of(constant, at.values))

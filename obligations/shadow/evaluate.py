@@ -174,13 +174,16 @@ class Evaluator:
                 return self.function(term, scope)
             case Bound("∑"):
                 return self.total(term, scope)
-            case LetIn(local, body):
-                assert local.value is not None
-                return self.value(body, {**scope, local.uid: self.value(local.value, scope)})
+            case LetIn(_, body):
+                return self.value(body, self.under(term, scope))
             case Items(items):
                 return tuple(self.value(i, scope) for i in items)
             case _:
                 raise ObligationsError(f"no value can be given to {show(term)}")
+
+    def under(self, term: LetIn, scope: Mapping[int, Any]) -> dict[int, Any]:
+        """``scope`` with the variable of a ``let`` at its value."""
+        return {**scope, term.local.uid: self.value(term.value, scope)}
 
     def call(self, term: Call, scope: Mapping[int, Any]) -> Any:
         if term.name in ("pdiv", "HasVJP.backward", "HasVJPAt.backward"):
@@ -244,13 +247,11 @@ class Evaluator:
     ) -> Any:
         if implementation is not None:
             return implementation(*args)
-        assert constant.body is not None
         scope = {p.local.uid: a for p, a in zip(constant.params, args, strict=True)}
-        return self.value(constant.body, scope)
+        return self.value(constant.term, scope)
 
     def derivative(self, term: Call, scope: Mapping[int, Any]) -> Any:
-        constant = self.env.find(term.name)
-        assert constant is not None
+        constant = self.env[term.name]
         named = {p.local.name: a for p, a in zip(constant.params, term.args, strict=False)}
         if term.name == "pdiv":
             i, j = self.value(named["i"], scope), self.value(named["j"], scope)
@@ -380,10 +381,8 @@ class Evaluator:
     ) -> Iterator[Equation]:
         """The equations a proposition comes to: ``∧``, ``∀`` over indices, predicates unfolded."""
         match term:
-            case LetIn(local, body):
-                assert local.value is not None
-                inner = {**scope, local.uid: self.value(local.value, scope)}
-                yield from self.equations(body, inner, label)
+            case LetIn(_, body):
+                yield from self.equations(body, self.under(term, scope), label)
             case Op("∧", left, right):
                 yield from self.equations(left, scope, label)
                 yield from self.equations(right, scope, label)
@@ -408,7 +407,7 @@ class Evaluator:
         if key not in self._memo:
             values = {p.local.uid: a for p, a in zip(constant.params, term.args, strict=True)}
             self._keep.append(term)
-            self._memo[key] = substitute(constant.body, values)
+            self._memo[key] = substitute(constant.term, values)
         found: Typed = self._memo[key]
         return found
 

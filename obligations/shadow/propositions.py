@@ -249,10 +249,8 @@ class Propositions:
         """
         term = resolve(term)
         match term:
-            case LetIn(local, body):
-                assert local.value is not None
-                inner = {**scope, local.uid: self.evaluator.value(local.value, scope)}
-                yield from self.findings(body, inner)
+            case LetIn(_, body):
+                yield from self.findings(body, self.evaluator.under(term, scope))
             case Op("∧", left, right):
                 yield from self.findings(left, scope)
                 yield from self.findings(right, scope)

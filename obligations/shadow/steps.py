@@ -120,8 +120,7 @@ def backward_step(
     """
     constant = _step(operation, symbol)
     scope = _scope(constant, {**dims, **params, **_inputs(operation, xs), "dy": dy})
-    assert constant.body is not None
-    return np.asarray(Evaluator(_environment()).value(constant.body, scope))
+    return np.asarray(Evaluator(_environment()).value(constant.term, scope))
 
 
 def _inputs(operation: Operation, xs: Sequence[Array]) -> dict[str, Array]:
@@ -140,8 +139,7 @@ def gradient_nodes(
     for covers, constant in _nodes(operation):
         scope = _scope(constant, {**dims, **params, **_inputs(operation, xs), "cot": cot})
         evaluator = Evaluator(_environment())
-        assert constant.body is not None
-        found = list(leaves(evaluator, constant.body, scope))
+        found = list(leaves(evaluator, constant.term, scope))
         for symbol, leaf in zip(covers, found, strict=True):
             out[symbol] = np.asarray(evaluator.value(leaf.node, leaf.scope))
     return out

@@ -177,7 +177,6 @@ class BlockTerms:
         return Obligation(
             kind,
             declaration,
-            section="",
             block=self.block.name,
             kinds=more.pop("kinds", tuple(k.name for k in self.block.kinds)),  # type: ignore[arg-type]
             **more,  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from obligations.statements.dag import (
 )
 from obligations.statements.obligation import Obligation, Slot
 from obligations.statements.proofs import composed_graph, graph_proof, rewriting_proof
-from obligations.statements.spell import Speller, fill, layer_order
+from obligations.statements.spell import fill, layer_order
 
 
 class Deriver(BlockTerms):
@@ -131,7 +131,7 @@ class Deriver(BlockTerms):
         let_names: dict[str, str] = {}
         for let_name, site in saved:
             speller = self.speller.with_lets(let_names)
-            bound.append((let_name, None, self._let_value(speller, site)))
+            bound.append((let_name, None, speller.value(site)))
             let_names = {**let_names, site: let_name}
         cotangent_lets: dict[str, str] = {}
         taken = {*STRINGS, *let_names.values(), *(n for n, _ in self.values())}
@@ -241,9 +241,6 @@ class Deriver(BlockTerms):
                         f"but {parameter} reads another cotangent in each",
                     )
 
-    def _let_value(self, speller: Speller, site: str) -> s.Term:
-        return speller.value(site)
-
     def _clause(
         self,
         site: Site,
@@ -321,4 +318,4 @@ def step_definition(name: str, block: str) -> Obligation:
     groups, type_ = parse_signature(found.signature)
     body = fill(found.body, {})
     declaration = Declaration("noncomputable def", name, groups, type_, value=body, doc=found.doc)
-    return Obligation("step", declaration, section="", block=block)
+    return Obligation("step", declaration, block=block)

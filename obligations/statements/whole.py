@@ -156,7 +156,7 @@ def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Ob
         body,
         proof=(Tactic((f"intro {intros}",)), Tactic(("exact", s.Anon(tuple(proofs))))),
     )
-    return Obligation("capstone", declaration, section="", block="")
+    return Obligation("capstone", declaration)
 
 
 class LossTerms:
@@ -222,4 +222,4 @@ def loss_row(net: Net) -> Obligation:
         terms.row(),
         proof=(Tactic(("exact", terms.filled(net.loss.proof))),),
     )
-    return Obligation("loss", declaration, section="", block="")
+    return Obligation("loss", declaration)

@@ -10,6 +10,8 @@ from .file import (
     FileLedger as FileLedger,
     check as check,
     described as described,
+    entries_of as entries_of,
+    keyed as keyed,
     keys_of as keys_of,
     stated_by as stated_by,
 )

@@ -201,24 +201,20 @@ class BlockCheck:
         scope = scope_of(constant, values, obligation.roles)
         match obligation.kind:
             case "value":
-                got = np.asarray(evaluator.value(constant.term, scope))
-                wanted = at.value(obligation.site)
-                tally.add("value", relative_error(got, wanted), where(got, wanted))
+                got = evaluator.value(constant.term, scope)
+                tally.compare("value", got, at.value(obligation.site))
             case "cotangent":
-                got = np.asarray(evaluator.value(constant.term, scope))
                 wanted = at.site(obligation.site)
-                tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
+                tally.compare("cotangent", evaluator.value(constant.term, scope), wanted)
                 chain = self.rendered(obligation.site)
-                if chain is not None and chain.body is not None:
-                    got = np.asarray(evaluator.value(chain.body, scope_of(chain, values)))
-                    tally.add("render", relative_error(got, wanted), where(got, wanted))
+                if chain is not None:
+                    got = evaluator.value(chain.term, scope_of(chain, values))
+                    tally.compare("render", got, wanted)
             case "graph":
-                got = np.asarray(evaluator.value(constant.term, scope))
-                wanted = at.site(self.section.block.input)
-                tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
+                got = evaluator.value(constant.term, scope)
+                tally.compare("cotangent", got, at.site(self.section.block.input))
             case "graph lemma" | "tie":
-                for equation in evaluator.equations(constant.type, scope):
-                    tally.add("statement", equation.error(), where(equation.left, equation.right))
+                tally.equations(evaluator.equations(constant.type, scope))
             case "bundle":
                 self._bundle(obligation, at, evaluator, tally, zeros)
             case "bundle proof":
@@ -228,8 +224,7 @@ class BlockCheck:
                 else:
                     self._bundle(obligation, at, evaluator, tally, zeros)
         fwd = self.section.forwards[at.point.kind.name]
-        term = constant.term
-        for note in misplaced(term, self.env, fwd, obligation.roles):
+        for note in misplaced(constant.term, self.env, fwd, obligation.roles):
             tally.worse(Verdict.FAILS, note)
 
     def rendered(self, site: str) -> Constant | None:
@@ -302,7 +297,7 @@ class BlockCheck:
             (p for x in case.fwd.sites.values() for p in x.parameters if p.lean == name), None
         )
         if owner is None or name not in case.parameters:
-            self._statement(name, leaf, evaluator, tally)
+            tally.equations(evaluator.equations(leaf.statement, leaf.scope), f"{name}: ")
             tally.worse(Verdict.INCOMPLETE, f"{name} is no parameter of the block")
             return
         cot, right = read_cotangent(evaluator, leaf), at.site(owner.site)
@@ -321,21 +316,13 @@ class BlockCheck:
         tally.add("intent", meant, f"{name}: {where(got, wanted)}")
         if self.brief and tally.over():
             return
-        stated = self._statement(name, leaf, evaluator, tally)
+        stated = tally.equations(evaluator.equations(leaf.statement, leaf.scope), f"{name}: ")
         self._zero(name, wanted, scale, zeros)
         # A clause that is wrong by its numbers is not looked at slot by slot.
         if max(read, meant, stated) <= BOUND:
             note = self._slots(name, leaf, at, evaluator, flag)
             if note is not None:
                 tally.worse(Verdict.FAILS, f"{name}: {note}")
-
-    def _statement(self, name: str, leaf: Leaf, evaluator: Evaluator, tally: Tally) -> float:
-        worst = 0.0
-        for equation in evaluator.equations(leaf.statement, leaf.scope):
-            error = equation.error()
-            worst = max(worst, error)
-            tally.add("statement", error, f"{name}: {where(equation.left, equation.right)}")
-        return worst
 
     def _slots(
         self, name: str, leaf: Leaf, at: Sample, evaluator: Evaluator, flag: bool

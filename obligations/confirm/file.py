@@ -25,7 +25,7 @@ from obligations.confirm.placing import Member, Placer, size_roles, ties
 from obligations.confirm.tally import Progress, Tally, guarded
 from obligations.confirm.user_names import NOTHING, UserNames
 from obligations.confirm.whole import NetCheck
-from obligations.description import Net
+from obligations.description import Net, load
 from obligations.errors import InputError, ObligationsError, Source, Span, nearest
 from obligations.lean import (
     ASSUMED,
@@ -55,13 +55,26 @@ from obligations.lean import (
 )
 from obligations.ledger import Ledger, Line, Row, Verdict, Zero
 from obligations.ops import FLAG, Entry, library, precisions
-from obligations.shadow import Evaluator, Propositions, WholeNet, net_values, rng_for
+from obligations.resources import built_in_nets
+from obligations.shadow import (
+    Evaluator,
+    Propositions,
+    Record,
+    WholeNet,
+    block_parameters,
+    case_of,
+    margins,
+    net_values,
+    rng_for,
+    sample_net,
+)
 from obligations.statements import (
     Derived,
     Deriver,
     Narrow,
     Obligation,
     derive,
+    forward,
     narrow,
     net_entries,
     sections,
@@ -184,6 +197,25 @@ def keys_of(declarations: Iterable[FileDeclaration], taken: Iterable[str]) -> di
     return out
 
 
+def entries_of(derived: Derived | None, names: UserNames) -> dict[str, Entry]:
+    """The names beside the library's that a file may use: its net's, and what a user gives."""
+    own = {} if derived is None else net_entries(derived.net)
+    return {**own, **names.entries}
+
+
+def keyed(
+    declarations: Iterable[FileDeclaration], keys: Mapping[str, str], nameless: str
+) -> Iterator[tuple[str, FileDeclaration]]:
+    """Each declaration with a key of its own: by its kind and line where it has no other."""
+    taken: set[str] = set()
+    for d in declarations:
+        key = keys.get(canonical(d.full_name)) if d.name else None
+        if key is None or key in taken:
+            key = nameless.format(d.kind, d.place.span.line)
+        taken.add(key)
+        yield key, d
+
+
 # -- reading -----------------------------------------------------------------------------------
 
 
@@ -261,9 +293,6 @@ def nets_of(source: Source) -> dict[str, list[str]]:
 
 @cache
 def _built_in_names() -> Mapping[str, frozenset[str]]:
-    from obligations.description import load
-    from obligations.resources import built_in_nets
-
     return {name: frozenset(own_names(load(name))) for name in built_in_nets()}
 
 
@@ -340,8 +369,6 @@ def check(
 
 def described(net: str | None, source: Source) -> Derived | None:
     """What the net that a file is about says, under the file's settings; see :func:`check`."""
-    from obligations.description import load
-
     found = net_of(source) if net is None else net
     if found is None:
         return None
@@ -374,18 +401,13 @@ class _File:
         """Read and elaborate a text."""
         file = read(source)
         found = file.declarations
-        entries = dict(names.entries)
-        if derived is not None:
-            entries = {**net_entries(derived.net), **entries}
+        entries = entries_of(derived, names)
         keys = keys_of(found, {*library(), *entries})
         env = _environment(keys, entries)
         reading = _Reading(source, env)
         declarations: list[tuple[str, FileDeclaration]] = []
         skipped: dict[str, str] = {}
-        for d in found:
-            key = keys.get(canonical(d.full_name)) if d.name else None
-            if key is None or any(key == k for k, _ in declarations):
-                key = f"{d.kind} at line {d.place.span.line}"
+        for key, d in keyed(found, keys, "{} at line {}"):
             declarations.append((key, d))
             if gives_instance(d):
                 reading.refused[key] = (Verdict.NOT_EVALUABLE, INSTANCE, None)
@@ -712,8 +734,6 @@ class _NetMeanings:
 
     def predicate(self, evaluator: Evaluator) -> Callable[[Call, Mapping[int, Any]], bool | None]:
         """Whether a positivity or smoothness predicate of the net holds at values."""
-        from obligations.shadow import case_of, margins
-        from obligations.statements import forward
 
         def holds(call: Call, scope: Mapping[int, Any]) -> bool | None:
             constant = self.env.find(call.name)
@@ -750,7 +770,6 @@ class _NetMeanings:
         self, evaluator: Evaluator
     ) -> Callable[[Call, Mapping[int, Any], np.random.Generator], Any]:
         """A random weight record of a block or of the net."""
-        from obligations.shadow import Record, block_parameters, sample_net
 
         def drawn(call: Call, scope: Mapping[int, Any], rng: np.random.Generator) -> Any:
             sizes = [int(evaluator.value(a, scope)) for a in call.args]

@@ -14,9 +14,9 @@ from obligations.confirm.narrowing import narrowed
 from obligations.confirm.slots import (
     misplaced_fields,
 )
-from obligations.confirm.tally import Tally, where
+from obligations.confirm.tally import Tally
 from obligations.description import Net
-from obligations.lean import Declaration, Environment
+from obligations.lean import Constant, Declaration, Environment
 from obligations.ledger import Verdict, Zero
 from obligations.ops import FLAG, SEED, STRINGS, Array, environment
 from obligations.shadow import (
@@ -76,16 +76,17 @@ class NetCheck:
     """Whether the loss is the net's own or ``Σ g·logits``; as the net says where not given."""
 
     @classmethod
-    def build(cls, derived: Derived) -> NetCheck:
+    def build(cls, derived: Derived, by: Narrow | None = None) -> NetCheck:
+        """The check on the net scaled down, by its own ``scale`` line where not told otherwise."""
         net = derived.net
-        by = narrow(net)
+        by = by or narrow(net)
         env = environment(net_entries(net, by))
         check = cls(derived, by, env, WholeNet(net, by))
         for obligation in derived.obligations:
             d = obligation.declaration
             if not obligation.block and obligation.kind in ("capstone", "loss"):
                 d = check.scaled(d)
-            env.declare(d.name, d.binders, d.type, d.value)
+            env.add(d)
         return check
 
     def scaled(self, declaration: Declaration) -> Declaration:
@@ -137,9 +138,16 @@ class NetCheck:
             found = list(leaves(evaluator, constant.type, scope))
             self.tensors(found, at, evaluator, tally, zeros)
             self.counted(found, tally)
-            tally.sizes[f"N={at.point.batch} {self.derived.net.classes}={at.point.classes}"] = None
+            self._at(at.point, tally)
+        self._placed(constant, tally)
+
+    def _placed(self, constant: Constant, tally: Tally) -> None:
+        """What no value depends on stands where it belongs."""
         for note in misplaced_fields(constant.type, self.env, self.derived.net):
             tally.worse(Verdict.FAILS, note)
+
+    def _at(self, point: NetPoint, tally: Tally) -> None:
+        tally.sizes[f"N={point.batch} {self.derived.net.classes}={point.classes}"] = None
 
     def samples(self, seeds: Iterable[int]) -> Iterator[NetSample]:
         """Per seed a point, and one more with masks where an option is on."""
@@ -251,11 +259,9 @@ class NetCheck:
         for seed in seeds:
             rng = rng_for(seed, "loss")
             point = sample_net(self.whole, rng, dropped=_optional(self.derived.net))
-            left, right = self.loss_sides(obligation, point)
-            tally.add("statement", relative_error(left, right), where(left, right))
-            tally.sizes[f"N={point.batch} {self.derived.net.classes}={point.classes}"] = None
-        for note in misplaced_fields(constant.type, self.env, self.derived.net):
-            tally.worse(Verdict.FAILS, note)
+            tally.compare("statement", *self.loss_sides(obligation, point))
+            self._at(point, tally)
+        self._placed(constant, tally)
 
     def loss_bindings(self, point: NetPoint) -> Iterator[dict[str, Any]]:
         """What the loss lemma binds, at every example and class of a point."""

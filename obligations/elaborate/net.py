@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from obligations.errors import ObligationsError, Span
 from obligations.lean import (
@@ -29,12 +29,13 @@ from obligations.lean import (
     Region,
     core_text,
     elaborate_text,
+    parse_term,
+    printer,
     require_lean,
     syntax as s,
 )
-
-if TYPE_CHECKING:
-    from obligations.statements import Derived
+from obligations.ops import environment
+from obligations.statements import Derived, net_entries
 
 Status = Literal["elaborated", "refused", "waits", "outside"]
 Proof = Literal["none", "elaborated", "refused", "waits", "unchecked"]
@@ -136,9 +137,6 @@ def run(derived: Derived, *, kind: Kind = "auto", seconds: float = 60) -> Report
     LeanError
         There is no Lean (the message says how to get one), or it ran into a limit.
     """
-    from obligations.ops import environment
-    from obligations.statements import net_entries
-
     lean = require_lean(kind)
     return elaborate_net(derived, environment(net_entries(derived.net)), lean, seconds=seconds)
 
@@ -280,8 +278,6 @@ def _verdict(
 
 def listing(report: Report, env: Environment) -> str:
     """The signatures Lean was given, in their order, to hold against the library."""
-    from obligations.lean import printer
-
     lines = []
     for name in report.signatures:
         (binders, type_), _ = env.sources[name]()
@@ -390,8 +386,6 @@ def notation(text: str) -> str:
 
 
 def _in_notation(lines: Sequence[str]) -> list[str]:
-    from obligations.lean import parse_term, printer
-
     text = "\n".join(lines)
     try:
         term = parse_term(re.sub(r"\?m\.(\d+)", r"?m\1", text))

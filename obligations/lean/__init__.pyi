@@ -56,6 +56,7 @@ from .source import (
     FileDeclaration as FileDeclaration,
     LeanFile as LeanFile,
     Scope as Scope,
+    Slice as Slice,
     read as read,
     tokens as tokens,
 )
@@ -73,6 +74,7 @@ from .typed import (
     Text as Text,
     Typed as Typed,
     calls as calls,
+    conjuncts as conjuncts,
     head as head,
     is_proof as is_proof,
     nat_value as nat_value,

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from obligations.errors import Span
 from obligations.lean import syntax as s
+from obligations.lean.prelude import PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,6 @@ TELESCOPES = frozenset({"fun", "∀", "∃", "∑", "∏", "lets"})
 ABSENT = Node("absent", "")
 """A type or a value that is not written."""
 
-_ALIASES = {"ℕ": "Nat", "Real": "ℝ"}
 _MERGED = frozenset({"fun", "∀", "∃"})
 
 
@@ -161,7 +161,7 @@ class Canon:
             return node
         name = self.resolve(name)
         if self.through.notation:
-            name = _ALIASES.get(name, name)
+            name = PLAIN.get(name, name)
         return Node("name", name, (), 0, span)
 
     def _raw(self, tokens: tuple[str, ...], scope: Mapping[str, int], span: Span | None) -> Node:

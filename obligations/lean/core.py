@@ -25,17 +25,13 @@ from obligations.lean import syntax as s
 from obligations.lean.declaration import Declaration
 from obligations.lean.elab import Constant, Environment, Signature
 from obligations.lean.explicit import agreement
-from obligations.lean.prelude import CORE, PRELUDE
+from obligations.lean.prelude import CORE, EXCHANGED, FULL, PLAIN, PRELUDE
 from obligations.lean.proof import lemmas, proof_term
-
-BASE = {"ℝ": "Real", "ℕ": "Nat"}
-"""Names that are spelled differently after the prelude."""
 
 ALIASES: Mapping[str, str] = {"Vec": "Fin n → ℝ", "Mat": "Fin m → Vec n"}
 """What vectors and matrices are, over the binders of their signatures."""
 
 _ARITHMETIC = frozenset("+-*/")
-_SWAPPED = {">": "<", "≥": "≤"}
 _NUMBERS = frozenset(("Nat", "ℝ"))
 
 Types = Mapping[str, "s.Term | None"]
@@ -345,8 +341,8 @@ class Writer:
                 self._mention(self.names.fields(type_, part))
                 type_ = _of_field(type_, part, 0, self.names)
             return name
-        if name in BASE:
-            return BASE[name]
+        if name in FULL:
+            return FULL[name]
         found = self.names.find(name)
         if found is None:
             if name not in provided():
@@ -468,8 +464,8 @@ class Writer:
         if op in _ARITHMETIC or op in ("<", "≤", ">", "≥"):
             found = type_of(left, types, self.names) or type_of(right, types, self.names)
             numbers = _number(found) or (want if op in _ARITHMETIC else None) or "Nat"
-            if op in _SWAPPED:
-                op, left, right = _SWAPPED[op], right, left
+            if op in EXCHANGED:
+                op, left, right = EXCHANGED[op], right, left
             name = self._operator(op, numbers, term)
         else:
             name = self._operator(op, "", term)
@@ -480,7 +476,7 @@ class Writer:
         yield _Part(right, types, numbers, closed=True)
 
     def _operator(self, op: str, numbers: str, term: s.Term) -> str:
-        name = CORE.get((op, BASE.get(numbers, numbers)))
+        name = CORE.get((op, FULL.get(numbers, numbers)))
         if name is None:
             raise Outside(f"the operator {op}", term.span)
         return name
@@ -489,7 +485,7 @@ class Writer:
 def _number(type_: s.Term | None) -> str | None:
     """``Nat`` or ``ℝ`` where a type is one of them."""
     name = s.head(type_)
-    name = {"ℕ": "Nat", "Real": "ℝ"}.get(name or "", name)
+    name = PLAIN.get(name, name)
     return name if name in _NUMBERS else None
 
 
@@ -576,7 +572,7 @@ def _signatures(
     out = Writer(names)
     order: list[str] = []
     regions: list[Region] = []
-    begun: set[str] = set(provided()) | set(BASE) | set(declared)
+    begun: set[str] = set(provided()) | set(FULL) | set(declared)
     # A name is taken up twice: first for what it mentions, then to be written.
     stack = [(name, False) for name in reversed(list(used))]
     while stack:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from obligations.errors import ObligationsError, Span, nearest
 from obligations.lean import syntax as s, typed
+from obligations.lean.declaration import Declaration
 from obligations.lean.typed import (
     BOOL,
     NAT,
@@ -150,6 +151,14 @@ class Environment:
         self.constants[name] = constant
         return constant
 
+    def add(self, d: Declaration) -> Constant:
+        """:meth:`declare` for a whole declaration, its proof left aside."""
+        return self.declare(d.name, d.binders, d.type, d.value)
+
+    def elaborated(self, d: Declaration) -> Constant:
+        """What :meth:`add` would add."""
+        return elaborate_declaration(self, d.name, d.binders, d.type, d.value)
+
     def names(self) -> Iterable[str]:
         """Every name that could be meant."""
         return {*self.sources, *self.constants}
@@ -204,7 +213,8 @@ class _Zonk:
 
 
 _RELATIONS = frozenset(["=", "≠", "<", "≤", ">", "≥"])
-_LOGIC = frozenset(["∧", "∨", "↔"])
+_SORTS: Mapping[str, Typed] = {"∧": PROP, "∨": PROP, "↔": PROP, "×": TYPE}
+"""Operations on statements and on types, with what their operands are."""
 _ARITHMETIC = frozenset(["+", "-", "*", "/", "^"])
 
 
@@ -354,9 +364,8 @@ class _Elab:
         expected: Typed | None,
     ) -> Typed:
         if at == len(names):
-            return self.term(
-                term.body, scope, expected if term.quantifier == "fun" else _want(term)
-            )
+            inside = {"fun": expected, "∑": REAL, "∏": REAL}.get(term.quantifier)
+            return self.term(term.body, scope, inside)
         name, group = names[at]
         kind = term.quantifier
         if kind not in ("fun", "∀", "∑"):
@@ -391,33 +400,20 @@ class _Elab:
 
     def infix(self, term: s.Bin, scope: Mapping[str, Local], expected: Typed | None) -> Typed:
         op = term.op
-        if op in _ARITHMETIC:
-            want = expected
-            if want is not None and isinstance(want, Meta):
-                want = None
+        if op in _ARITHMETIC or op in _RELATIONS:
+            want = None if op in _RELATIONS or isinstance(expected, Meta) else expected
+            # A numeral is of the type that the other side has.
             if isinstance(term.left, s.Num) and not isinstance(term.right, s.Num):
                 right = self.term(term.right, scope, want)
                 left = self.term(term.left, scope, type_of(right))
             else:
                 left = self.term(term.left, scope, want)
                 right = self.term(term.right, scope, type_of(left))
-            return Op(op, left, right, type_of(left))
-        if op in _RELATIONS:
-            if isinstance(term.left, s.Num) and not isinstance(term.right, s.Num):
-                right = self.term(term.right, scope, None)
-                left = self.term(term.left, scope, type_of(right))
-            else:
-                left = self.term(term.left, scope, None)
-                right = self.term(term.right, scope, type_of(left))
-            return Op(op, left, right, PROP)
-        if op in _LOGIC:
-            return Op(
-                op, self.term(term.left, scope, PROP), self.term(term.right, scope, PROP), PROP
-            )
-        if op == "×":
-            return Op(
-                op, self.term(term.left, scope, TYPE), self.term(term.right, scope, TYPE), TYPE
-            )
+            return Op(op, left, right, PROP if op in _RELATIONS else type_of(left))
+        if op in _SORTS:
+            sort = _SORTS[op]
+            left = self.term(term.left, scope, sort)
+            return Op(op, left, self.term(term.right, scope, sort), sort)
         if op == "→":
             left = self.term(term.left, scope, None)
             local = Local("_", left)
@@ -722,10 +718,6 @@ def _pi(remaining: tuple[Param, ...], result: Typed, values: dict[int, Typed]) -
     for local, implicit in reversed(locals_):
         out = Bound("Pi", local, out, TYPE, "{" if implicit else "(")
     return out
-
-
-def _want(term: s.Bind) -> Typed | None:
-    return REAL if term.quantifier in ("∑", "∏") else None
 
 
 def _whnf(term: Typed) -> Typed:

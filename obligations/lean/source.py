@@ -571,29 +571,27 @@ class _Reader:
                 return 0
             position = match.end()
 
+    def nested(
+        self, pattern: re.Pattern[str], start: int, end: int
+    ) -> Iterator[tuple[re.Match[str], int]]:
+        """What a pattern finds, and how many brackets are open after it."""
+        depth = 0
+        for match in pattern.finditer(self.code, start, end):
+            depth += (match.lastgroup == "open") - (match.lastgroup == "close")
+            yield match, depth
+
     def bracket_end(self, position: int, end: int | None = None) -> int:
         """After the bracket that closes the one at ``position``; ``end`` if none does."""
-        depth = 0
         end = len(self.code) if end is None else end
-        for match in _BRACKET.finditer(self.code, position, end):
-            if match.lastgroup == "open":
-                depth += 1
-            elif match.lastgroup == "close":
-                depth -= 1
-                if depth == 0:
-                    return match.end()
-        return end
+        found = self.nested(_BRACKET, position, end)
+        return next((match.end() for match, depth in found if depth == 0), end)
 
     def listed(self, start: int, end: int) -> list[str]:
         """The parts between commas of a bracket's inside, white space evened out."""
         parts: list[str] = []
-        begin, depth = start, 0
-        for match in _COMMA.finditer(self.code, start, max(start, end)):
-            if match.lastgroup == "open":
-                depth += 1
-            elif match.lastgroup == "close":
-                depth -= 1
-            elif match.lastgroup == "comma" and depth == 0:
+        begin = start
+        for match, depth in self.nested(_COMMA, start, max(start, end)):
+            if match.lastgroup == "comma" and depth == 0:
                 parts.append(self.code[begin : match.start()])
                 begin = match.end()
         parts.append(self.code[begin:end])
@@ -748,20 +746,16 @@ class _Reader:
         The first ``:`` outside brackets begins the type. A ``:=`` ends it unless a ``let`` or
         ``have`` before it is still owed one.
         """
-        depth = owed = 0
+        owed = 0
         head_end = colon = body = -1  # Where binders and type end, the type and the body begin.
         body_kind: BodyKind = ""
         tail = -1
         equations, asked = False, -1
-        for match in _MARK.finditer(self.code, start, end):
+        for match, depth in self.nested(_MARK, start, end):
             group, sign = match.lastgroup, match.group()
-            if group == "open":
-                depth += 1
-            elif group == "close":
-                depth -= 1
-            elif depth > 0:
+            if depth > 0:
                 continue
-            elif sign == ":":
+            if sign == ":":
                 if colon < 0:
                     colon = match.end()
                     head_end = match.start() if head_end < 0 else head_end
@@ -805,13 +799,8 @@ class _Reader:
 
         The answer holds for every bar up to the second result.
         """
-        depth = 0
-        for match in _MARK.finditer(self.code, position, end):
-            if match.lastgroup == "open":
-                depth += 1
-            elif match.lastgroup == "close":
-                depth -= 1
-            elif depth == 0 and match.group() in ("=>", ":="):
+        for match, depth in self.nested(_MARK, position, end):
+            if depth == 0 and match.group() in ("=>", ":="):
                 return match.group() == "=>", match.start()
         return False, end
 

@@ -262,3 +262,12 @@ def calls(term: Typed) -> Iterator[Call]:
         if isinstance(at, Call):
             yield at
         stack.extend(reversed(list(parts(at))))
+
+
+def conjuncts(term: Typed) -> list[Typed]:
+    """``a ∧ b ∧ c`` as a list."""
+    out = []
+    while isinstance(term, Op) and term.op == "∧":
+        out.append(term.left)
+        term = term.right
+    return [*out, term]

@@ -28,7 +28,6 @@ from obligations.statements import (
     Handed,
     LossTerms,
     Obligation,
-    ReadOf,
     Section,
     Step,
     Threading,
@@ -103,23 +102,9 @@ class Mutant:
 # -- in a chain --------------------------------------------------------------------------------
 
 
-def _with(
-    emitted: Emitted,
-    nodes: Mapping[str, Step | FanIn] | None = None,
-    reads: Mapping[str, ReadOf] | None = None,
-    output: str | None = None,
-) -> Emitted:
-    nodes = emitted.nodes if nodes is None else nodes
-    return replace(
-        emitted,
-        nodes=nodes,
-        reads=emitted.reads if reads is None else reads,
-        output=emitted.output if output is None else output,
-    )
-
-
 def _put(emitted: Emitted, node: Step | FanIn) -> Emitted:
-    return _with(emitted, {n: node if n == node.name else v for n, v in emitted.nodes.items()})
+    nodes = {n: node if n == node.name else v for n, v in emitted.nodes.items()}
+    return replace(emitted, nodes=nodes)
 
 
 def _gone(emitted: Emitted, name: str, instead: str) -> Emitted:
@@ -218,7 +203,7 @@ class _Chain:
         if value != INCOMING and value not in emitted.nodes:
             return emitted
         changed = {p: replace(emitted.reads[p], cotangent=value) for p in group}
-        return _with(emitted, reads={**emitted.reads, **changed})
+        return replace(emitted, reads={**emitted.reads, **changed})
 
     # -- fan-in --------------------------------------------------------------------------------
 
@@ -265,7 +250,7 @@ class _Chain:
                 nodes[name] = replace(node, operands=(inner.name, twice))
             else:
                 nodes[name] = old
-        return _with(emitted, nodes)
+        return replace(emitted, nodes=nodes)
 
     def skip(self, kind: str, emitted: Emitted) -> Iterator[Mutant]:
         """The incoming cotangent added to what the block hands on."""
@@ -282,7 +267,7 @@ class _Chain:
 
     @staticmethod
     def _added(emitted: Emitted, node: FanIn) -> Emitted:
-        return _with(emitted, {**emitted.nodes, node.name: node}, output=node.name)
+        return replace(emitted, nodes={**emitted.nodes, node.name: node}, output=node.name)
 
     # -- steps ---------------------------------------------------------------------------------
 

@@ -44,7 +44,7 @@ from obligations.lean import (
     LetIn,
     Typed,
     UnknownName,
-    elaborate_declaration,
+    parse_term,
     syntax as s,
 )
 from obligations.ledger import BOUND, Column, Table, Verdict, plain
@@ -80,6 +80,7 @@ from obligations.statements import (
     Obligation,
     Section,
     Step,
+    WholeNetTerms,
     binders,
     block_zero_reason,
     capstone as capstone_of,
@@ -407,13 +408,11 @@ class Block:
                 if o.kind == "bundle":
                     part, places = self._changed_part(o, changed)
                     whole |= {q for i in places for q in o.slots[i].parameters}
-                    parts[o.name] = elaborate_declaration(
-                        env, o.name, part.binders, part.type, part.value
-                    )
+                    parts[o.name] = env.elaborated(part)
                 else:
                     self._declare(env, o.declaration)
             for o in again:
-                env.declare(o.name, o.declaration.binders, o.declaration.type, o.declaration.value)
+                env.add(o.declaration)
             unprinted = self._unprinted(section)
             if unprinted is not None:
                 check.rendered(unprinted)
@@ -459,13 +458,12 @@ class Block:
         """Elaborate a declaration; a step that the file would have to define is defined first."""
         while True:
             try:
-                env.declare(d.name, d.binders, d.type, d.value)
+                env.add(d)
                 return
             except UnknownName as error:
                 if error.name not in definitions() or error.name in env.constants:
                     raise
-                step = step_definition(error.name, "").declaration
-                env.declare(step.name, step.binders, step.type, step.value)
+                env.add(step_definition(error.name, "").declaration)
 
     def _unprinted(self, section: Section) -> str | None:
         """A site whose definition is a certificate, where the chain itself has changed."""
@@ -627,17 +625,12 @@ class WholeNetTrials:
         """Each handed cotangent's type, at the net's literal sizes."""
         out: dict[str, s.Term] = {}
         layers = {x.name: x for x in self.net.layers}
-        k = s.Ident(self.net.classes)
-        out[SEED] = s.app("Vec", s.Bin("*", s.Ident("N"), k))
+        whole = WholeNetTerms(self.net, {})
+        out[SEED] = whole.logits_type()
         for handed in threads.threading(self.net).handed:
             layer = layers[handed.layer]
-            block, kind = self.net.block_of(layer.kind)
-            own = {w: s.Num(v) for w, v in zip(kind.widths, layer.widths, strict=True)}
-            sizes: dict[str, s.Term] = {}
-            for width, pattern in zip(block.widths, kind.pattern, strict=True):
-                sizes[width] = own[str(pattern)]
-            sizes |= {n: s.Num(v) for n, v in zip(block.space, layer.space, strict=True)}
-            out[handed.name] = s.substitute(vec(block.input_shape), sizes)
+            block, _ = self.net.block_of(layer.kind)
+            out[handed.name] = s.substitute(vec(block.input_shape), whole.sizes(layer))
         return out
 
     def at(self, seeds: Iterable[int]) -> Iterator[tuple[NetSample, Evaluator, dict[str, Any]]]:
@@ -780,12 +773,7 @@ class WholeNetTrials:
                 whole = Declaration(
                     "def", name, (*d.binders, *extra), self.types[name], value=value
                 )
-                scaled = self.check.scaled(whole)
-                out.append(
-                    elaborate_declaration(
-                        self.check.env, name, scaled.binders, scaled.type, scaled.value
-                    )
-                )
+                out.append(self.check.env.elaborated(self.check.scaled(whole)))
             earlier.append(name)
         return out
 
@@ -802,17 +790,15 @@ class WholeNetTrials:
         inner = [(n, self.types[n], v) for n, _, v in bound if n in needed]
         extra = binders([(n, self.types[n]) for n in self.types if n not in needed])
         whole = replace(d, binders=(*d.binders, *extra), type=s.lets(inner, clause))
-        scaled = self.check.scaled(whole)
-        return elaborate_declaration(self.check.env, d.name, scaled.binders, scaled.type, None)
+        return self.check.env.elaborated(self.check.scaled(whole))
 
     # -- the loss --------------------------------------------------------------------------
 
     def stated(self, d: Declaration) -> _Trial:
         """Evaluate a changed loss lemma."""
         env = self.check.env
-        scaled = self.check.scaled(d)
         try:
-            constant = elaborate_declaration(env, d.name, scaled.binders, scaled.type, None)
+            constant = env.elaborated(self.check.scaled(d))
         except ElabError as error:
             return _Trial(refused=error.message)
         other = Environment(env.sources, env.prefixes, {**env.constants, d.name: constant})
@@ -845,7 +831,7 @@ class WholeNetTrials:
         term = d.proof[0].pieces[1]
         assert not isinstance(term, str)
         try:
-            elaborate_declaration(env, d.name, d.binders, d.type, term)
+            env.elaborated(replace(d, value=term))
         except ElabError as error:
             return (error.message,)
         return ()
@@ -1030,11 +1016,9 @@ def written_reason(change: Written, section: Section) -> str:
         return "a layer's derivative in its bias has neither weight nor input in it"
     if change.covers == ("W",) and change.slot == "b":
         return "an affine layer's derivatives in its input and its weight have no bias in them"
-    if entry is not None and entry.definition is not None:
-        from obligations.lean import parse_term
-
-        if change.slot not in s.free_names(parse_term(entry.definition)):
-            return f"{change.head} is defined without its {change.slot}"
+    defined = None if entry is None else entry.definition
+    if defined is not None and change.slot not in s.free_names(parse_term(defined)):
+        return f"{change.head} is defined without its {change.slot}"
     fwd = section.forwards[section.first.name]
     parameters = {p.lean: p for x in fwd.sites.values() for p in x.parameters}
     old, new = (parameters.get(n.rsplit(".", 1)[-1]) for n in (change.old, change.new))

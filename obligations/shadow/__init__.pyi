@@ -10,6 +10,7 @@ from .clauses import (
 )
 from .evaluate import (
     STEP as STEP,
+    Equation as Equation,
     Evaluator as Evaluator,
     NotEvaluable as NotEvaluable,
     gradient_node as gradient_node,

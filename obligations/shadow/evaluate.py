@@ -71,32 +71,31 @@ class AtCertificate:
 
 def jacobian(f: Callable[[Array], Array], x: Array) -> Array:
     """∂f_j/∂x_i as ``(m, n)`` by complex step, for ``x`` of shape ``(1, m)``."""
-    m = x.shape[-1]
-    first = f(x)
-    n = first.shape[-1]
-    out = np.empty((m, n))
-    chunk = max(1, min(m, BUDGET // max(1, 8 * (n + m))))
-    for start in range(0, m, chunk):
-        size = min(chunk, m - start)
-        probes = np.repeat(x.astype(complex), size, axis=0)
-        probes[np.arange(size), start + np.arange(size)] += 1j * STEP
-        value = np.asarray(f(probes))
-        out[start : start + size] = np.broadcast_to(value.imag / STEP, (size, n))
-    return out
+    m, n = x.shape[-1], f(x).shape[-1]
+    slopes = probed(f, x, n, BUDGET // max(1, 8 * (n + m)))
+    return np.concatenate([*slopes, np.empty((0, n))])
 
 
 def vjp(f: Callable[[Array], Array], x: Array, dy: Array) -> Array:
     """``Σ_j ∂f_j/∂x_i · dy_j`` as ``(1, m)``, every input index by its own complex step."""
-    m = x.shape[-1]
-    out = np.empty((1, m))
-    chunk = max(1, min(m, BUDGET // max(1, 8 * (dy.shape[-1] + m))))
-    for start in range(0, m, chunk):
-        size = min(chunk, m - start)
-        probes = np.repeat(x.astype(complex), size, axis=0)
+    return contracted(f, x, dy, BUDGET // max(1, 8 * (dy.shape[-1] + x.shape[-1])))
+
+
+def contracted(f: Callable[[Array], Array], x: Array, dy: Array, chunk: int) -> Array:
+    """``Σ_j ∂f_j/∂x_i · dy_j`` in the shape of ``x``, so many entries at a time."""
+    sums = [(slopes * dy).sum(axis=-1) for slopes in probed(f, x, dy.shape[-1], chunk)]
+    return np.concatenate([*sums, np.empty(0)]).reshape(x.shape)
+
+
+def probed(f: Callable[[Array], Array], x: Array, n: int, chunk: int) -> Iterator[Array]:
+    """The rows ∂f/∂x_i of ``n`` entries, so many at a time; ``x`` has a probe axis of length 1."""
+    chunk = max(1, min(x.size, chunk))
+    for start in range(0, x.size, chunk):
+        size = min(chunk, x.size - start)
+        probes = np.repeat(x.reshape(1, -1).astype(complex), size, axis=0)
         probes[np.arange(size), start + np.arange(size)] += 1j * STEP
-        value = np.broadcast_to(np.asarray(f(probes)).imag / STEP, (size, dy.shape[-1]))
-        out[0, start : start + size] = (value * dy).sum(axis=-1)
-    return out
+        value = np.asarray(f(probes.reshape(size, *x.shape[1:])))
+        yield np.broadcast_to(value.imag / STEP, (size, n))
 
 
 @dataclass(frozen=True, slots=True)

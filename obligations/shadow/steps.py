@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from obligations.errors import ObligationsError
-from obligations.lean import Constant, Environment, syntax as s
+from obligations.lean import Constant, Environment, parse_signature, syntax as s
 from obligations.ops import (
     STRINGS,
     Array,
     Mask,
     Operation,
     Parameter,
+    definitions,
     environment,
     per_table,
 )
@@ -34,9 +35,6 @@ NAT = s.Ident("Nat")
 @per_table
 def _environment() -> Environment:
     """One environment for every operation's step, with the steps that tie files define."""
-    from obligations.lean import parse_signature
-    from obligations.ops import definitions
-
     env = environment()
     for found in definitions().values():
         groups, type_ = parse_signature(found.signature)

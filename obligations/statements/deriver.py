@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from obligations.description import Kind, Site
 from obligations.errors import InputError, ObligationsError
-from obligations.lean import Declaration, Tactic, syntax as s
-from obligations.ops import FLAG, STRINGS, Clause, definitions as file_definitions
+from obligations.lean import Declaration, Tactic, parse_signature, syntax as s
+from obligations.ops import FLAG, STRINGS, Clause, definitions as file_definitions, operations
 from obligations.statements.block import BlockTerms
 from obligations.statements.dag import (
     INCOMING,
@@ -74,9 +74,9 @@ class Deriver(BlockTerms):
         if tie is None or not tie.theorem or kind.certificate is None or kind.graph is None:
             return out
         if kind.graph.defined_here:
-            out += composed_graph(self, kind)
+            out += composed_graph(self, kind, kind.graph)
         left = self.definition_at(tie.definition)
-        proof = graph_proof(self, kind, fwd, emitted) if self.proofs else ()
+        proof = graph_proof(self, kind, kind.graph, fwd, emitted) if self.proofs else ()
         out.append(self._tie(kind, tie.theorem, left, proof))
         return out
 
@@ -275,8 +275,6 @@ class Deriver(BlockTerms):
         )
 
     def _family_clause(self, site: Site, clause: Clause) -> Clause:
-        from obligations.ops import operations
-
         operation = site.operation
         family = self.emitted.family
         if operation.padding is None or family is None or family == operation.padding:
@@ -302,18 +300,12 @@ def _without(groups: tuple[s.Binder, ...], names: set[str]) -> tuple[s.Binder, .
 
 def _lemma_names(terms: Iterable[s.Term]) -> list[str]:
     """Heads of proof terms that are written without a namespace."""
-    out: dict[str, None] = {}
-    for term in terms:
-        head = term.fn if isinstance(term, s.App) else term
-        if isinstance(head, s.Ident) and "." not in head.name:
-            out[head.name] = None
-    return list(out)
+    heads = dict.fromkeys(s.head(term) for term in terms)
+    return [name for name in heads if name and "." not in name]
 
 
 def step_definition(name: str, block: str) -> Obligation:
     """A backward step the library lacks, as the table defines it."""
-    from obligations.lean import parse_signature
-
     found = file_definitions()[name]
     groups, type_ = parse_signature(found.signature)
     body = fill(found.body, {})

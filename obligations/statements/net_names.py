@@ -12,13 +12,12 @@ from dataclasses import dataclass, replace
 
 from obligations.description import Block, Kind, Net, size_at
 from obligations.errors import ObligationsError
-from obligations.lean import Signature, syntax as s
+from obligations.lean import Declaration, Signature, syntax as s
 from obligations.ops import Entry
-from obligations.statements.block import BlockTerms
+from obligations.statements.block import NAT, BlockTerms
 from obligations.statements.dag import forward
-from obligations.statements.spell import binders, layer_order, vec
+from obligations.statements.spell import batched, binders, hlo, layer_order, vec
 
-NAT = s.Ident("Nat")
 TYPE = s.Ident("Type")
 PROP = s.Ident("Prop")
 
@@ -238,9 +237,7 @@ def _off_kinks_of(deriver: BlockTerms, name: str, value: s.Term) -> s.Term:
     kinks = {k for operation in readers for k in operation.kinks}
     entry = s.App(value.fn, (*value.args, s.Ident("i"))) if isinstance(value, s.App) else value
     parts = [s.Bin("≠", entry, s.Num(int(k))) for k in sorted(kinks)]
-    length = vec(deriver.fwd.shape(name))
-    assert isinstance(length, s.App)
-    index = s.Binder(("i",), s.App(s.Ident("Fin"), length.args))
+    index = s.Binder(("i",), s.app("Fin", batched(deriver.fwd.shape(name))))
     return s.Bind("∀", (index,), s.conjunction(parts))
 
 
@@ -271,9 +268,7 @@ def _graph_entries(deriver: BlockTerms, kind: Kind) -> dict[str, Entry]:
             values.append((q.lean, deriver.parameter_type(q)))
             if not q.trained:
                 values.append((f"h{q.lean}", s.Bin("<", s.Num(0), s.Ident(q.lean))))
-    out_shape = vec(deriver.fwd.shape(deriver.fwd.output))
-    assert isinstance(out_shape, s.App)
-    values += [deriver.input_binder(), ("e", s.App(s.Ident("SHlo"), out_shape.args))]
+    values += [deriver.input_binder(), ("e", hlo(deriver.fwd.shape(deriver.fwd.output)))]
     for field, site_name in block.smooth.fields:
         spelled = deriver.speller.spelled_out().value(site_name)
         statement = _off_kinks_of(deriver, site_name, spelled)
@@ -329,8 +324,6 @@ def _with_implicit(groups: tuple[s.Binder, ...], names: list[str]) -> tuple[s.Bi
 def _at_pattern(
     deriver: BlockTerms, kind: Kind, signature: tuple[tuple[s.Binder, ...], s.Term]
 ) -> tuple[tuple[s.Binder, ...], s.Term]:
-    from obligations.lean import Declaration
-
     groups, type_ = signature
     found = deriver.specialise(Declaration("axiom", "", groups, type_), kind)
     return found.binders, found.type

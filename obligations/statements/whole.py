@@ -15,7 +15,7 @@ from obligations.statements.spell import binders, fill, vec
 from obligations.statements.thread import Threading
 
 
-class WholeNet:
+class WholeNetTerms:
     """Terms of the whole net: weights, prefixes and block-output cotangents at literal sizes."""
 
     def __init__(self, net: Net, derivers: Mapping[str, Deriver]) -> None:
@@ -97,7 +97,7 @@ def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Ob
 
     ``derivers`` have derived their cotangents, so that these have names.
     """
-    whole = WholeNet(net, derivers)
+    whole = WholeNetTerms(net, derivers)
     cap = net.capstone
     k = net.classes
     bound: list[tuple[str, s.Term | None, s.Term]] = []
@@ -165,7 +165,7 @@ class LossTerms:
     def __init__(self, net: Net) -> None:
         self.loss = net.loss
         self.classes = s.Ident(net.classes)
-        logits = WholeNet(net, {}).forward()
+        logits = WholeNetTerms(net, {}).forward()
         self._symbols: dict[str, s.Term] = {"K": self.classes}
         self._symbols["logits"] = self.filled(self.loss.rows, {"z": logits})
 
@@ -201,7 +201,7 @@ class LossTerms:
 
 def loss_row(net: Net) -> Obligation:
     """The loss row: the emitted loss cotangent is the derivative of the loss."""
-    whole, terms = WholeNet(net, {}), LossTerms(net)
+    whole, terms = WholeNetTerms(net, {}), LossTerms(net)
     groups = (
         *binders([("N", NAT)]),
         *binders([(net.classes, NAT)], "{"),

@@ -717,16 +717,11 @@ def _aligned(
     out: list[tuple[Node | None, Node | None]] = []
     i = j = 0
     while i < rows or j < columns:
-        if i == rows:
-            out.append((None, right[j]))
-            j += 1
-        elif j == columns:
-            out.append((left[i], None))
-            i += 1
-        elif score[i][j] and best[i][j] == score[i][j] + best[i + 1][j + 1]:
+        paired = i < rows and j < columns and score[i][j]
+        if paired and best[i][j] == paired + best[i + 1][j + 1]:
             out.append((left[i], right[j]))
             i, j = i + 1, j + 1
-        elif best[i][j] == best[i + 1][j]:
+        elif j == columns or (i < rows and best[i][j] == best[i + 1][j]):
             out.append((left[i], None))
             i += 1
         else:

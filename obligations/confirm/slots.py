@@ -9,6 +9,7 @@ goes where its own name is, and a clause is the operation table's, filled for it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,7 +39,7 @@ from obligations.lean import (
     type_of,
     unlet,
 )
-from obligations.ops import FLAG, STRINGS, Clause
+from obligations.ops import FLAG, STRINGS
 from obligations.shadow import Evaluator, Leaf, NotEvaluable
 from obligations.statements import Deriver, Forward, Speller, binders, fill, vec
 
@@ -191,23 +192,17 @@ def expected_clauses(net: Net, block: Block, env: Environment) -> dict[str, Expe
             missing = [w for w in deriver.widths() if w not in implicit]
             groups = (groups[0], *binders([(w, s.Ident("Nat")) for w in missing], "{"), *groups[1:])
             forms = []
-            for template in _templates(clause):
-                try:
-                    forms.append(
-                        elaborate_declaration(
-                            env, "clause", groups, s.Ident("Prop"), fill(template, symbols)
+            for template in (clause.switch, clause.f32):
+                if template is not None:
+                    value = fill(template, symbols)
+                    with suppress(ElabError):
+                        forms.append(
+                            elaborate_declaration(env, "clause", groups, s.Ident("Prop"), value)
                         )
-                    )
-                except ElabError:
-                    continue
             covered = {p.symbol: p.lean for p in site.parameters}
             for symbol in clause.covers:
                 out[covered[symbol]] = Expected(tuple(forms))
     return out
-
-
-def _templates(clause: Clause) -> tuple[str, ...]:
-    return (clause.f32,) if clause.switch is None else (clause.switch, clause.f32)
 
 
 def clause_difference(evaluator: Evaluator, leaf: Leaf, expected: Leaf) -> str | None:

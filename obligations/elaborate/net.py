@@ -29,6 +29,7 @@ from obligations.lean import (
     Region,
     core_text,
     elaborate_text,
+    errors,
     parse_term,
     printer,
     require_lean,
@@ -216,10 +217,9 @@ def _typed(
 def _findings(core: CoreText, messages: Iterable[Message]) -> dict[tuple[str, str], list[Finding]]:
     """The errors that stand on their own, by declaration and part."""
     out: dict[tuple[str, str], list[Finding]] = {}
-    for message in messages:
-        if message.severity == "error" and not message.follows:
-            region, finding = _finding(core, message)
-            out.setdefault((region.declaration, region.part), []).append(finding)
+    for message in errors(messages):
+        region, finding = _finding(core, message)
+        out.setdefault((region.declaration, region.part), []).append(finding)
     return out
 
 

@@ -28,6 +28,7 @@ from .engine import (
     Message as Message,
     as_error as as_error,
     elaborate_text as elaborate_text,
+    errors as errors,
     require_lean as require_lean,
     run_project as run_project,
 )

@@ -64,9 +64,7 @@ def proof_term(declaration: Declaration, declared: Declared) -> s.Term | str:
     term = _exact(steps[0]) if len(steps) == 1 else _clauses(steps)
     if term is None:
         return "it is a tactic proof"
-    for name, type_, value in reversed(wrap):
-        term = s.Let(name, type_, value, term)
-    return term
+    return s.lets(wrap, term)
 
 
 def _words(tactic: Tactic, word: str) -> list[str] | None:

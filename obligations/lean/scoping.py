@@ -156,17 +156,9 @@ def _entries(variables: tuple[Slice, ...]) -> list[tuple[str, s.Binder]]:
 
 
 def _mentioned(declaration: FileDeclaration, own: tuple[s.Binder, ...]) -> set[str]:
-    out: set[str] = set()
-    for group in own:
-        out |= set() if group.type is None else names_in(group.type)
-    statement = declaration.statement()
-    if statement is not None:
-        out |= names_in(statement)
-    if declaration.kind not in THEOREMS:
-        value = declaration.value()
-        if value is not None:
-            out |= names_in(value)
-    return out
+    value = None if declaration.kind in THEOREMS else declaration.value()
+    terms = (*(group.type for group in own), declaration.statement(), value)
+    return {name for term in terms if term is not None for name in names_in(term)}
 
 
 def names_in(term: s.Term) -> set[str]:

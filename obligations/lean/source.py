@@ -136,13 +136,11 @@ class FileDeclaration:
         Where the name stands; the word when there is no name.
     modifiers, attributes
         ``("private", "noncomputable")``, and ``("simp", "reducible")`` as written in ``@[…]``.
-    docstring
-        With its signs.
-    universes, binders_at, type_at, body_at, tail_at
-        ``{u v}`` after the name, the binder groups, what follows the ``:``, the body after
-        ``body_kind``, and what follows that (``where``, ``termination_by``, ``deriving`` …).
+    binders_at, type_at, body_at, tail_at
+        The binder groups, what follows the ``:``, the body after ``body_kind``, and what follows
+        that (``where``, ``termination_by``, ``deriving`` …).
     scope
-        What is in force where it stands; see :attr:`namespace`, :attr:`opens`, :attr:`variables`.
+        What is in force where it stands; see :attr:`variables`.
     within
         What comes before it with an ``in``: ``set_option maxHeartbeats 0 in``.
     """
@@ -154,8 +152,6 @@ class FileDeclaration:
     place: Slice
     modifiers: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
-    docstring: Slice | None = None
-    universes: Slice | None = None
     binders_at: Slice | None = None
     type_at: Slice | None = None
     body_kind: BodyKind = ""
@@ -163,16 +159,6 @@ class FileDeclaration:
     tail_at: Slice | None = None
     scope: Scope = field(default_factory=Scope, repr=False)
     within: tuple[Slice, ...] = ()
-
-    @property
-    def namespace(self) -> str:
-        """The namespace around it, ``""`` at the top."""
-        return self.scope.namespace
-
-    @property
-    def opens(self) -> tuple[Open, ...]:
-        """Every ``open`` in force, outermost first."""
-        return tuple(s.opened for s in self.scope.chain() if s.opened is not None)
 
     @property
     def variables(self) -> tuple[Slice, ...]:
@@ -211,7 +197,6 @@ class LeanFile:
 
     source: Source
     imports: tuple[Import, ...]
-    opens: tuple[Open, ...]
     declarations: tuple[FileDeclaration, ...]
     others: tuple[Command, ...]
     pieces: tuple[Slice, ...] = field(repr=False)
@@ -360,7 +345,6 @@ class _Reader:
         self.text = text
         self.code = text.code
         self.imports: list[Import] = []
-        self.all_opens: list[Open] = []
         self.declarations: list[FileDeclaration] = []
         self.others: list[Command] = []
         self.pieces: list[Slice] = []
@@ -404,7 +388,6 @@ class _Reader:
         return LeanFile(
             self.text.source,
             tuple(self.imports),
-            tuple(self.all_opens),
             tuple(self.declarations),
             tuple(self.others),
             tuple(self.pieces),
@@ -613,7 +596,6 @@ class _Reader:
             return
         if word == "open":
             opened = self.open(at, rest.start, rest.end)
-            self.all_opens.append(opened)
             self.scope = Scope(self.scope, self.scope.namespace, opened)
             return
         if word == "variable":
@@ -690,15 +672,13 @@ class _Reader:
         if header.word == "instance" and _PRIORITY.match(code, position):
             position = self.skip(self.bracket_end(position, end))
         place = self.slice(header.word_at, header.word_end)
-        name, universes = "", None
+        name = ""
         found = _NAME.match(code, position, end) if header.word != "example" else None
         if found is not None:
             name, place = found.group(), self.slice(*found.span())
             position = found.end()
             if code.startswith(".{", position):
-                stop = self.bracket_end(position + 1, end)
-                universes = self.slice(position + 1, stop)
-                position = stop
+                position = self.bracket_end(position + 1, end)
         parts = self.parts(header.word, min(position, end), end)
         namespace = self.scope.namespace
         if name.startswith("_root_."):
@@ -714,13 +694,6 @@ class _Reader:
             elif stretch.code.startswith("variable"):
                 rest = self.slice(stretch.start + len("variable"), self.back(stretch.end - 2))
                 scope = Scope(scope, namespace, variable=rest)
-        docstring = None
-        comments = self.text.comments
-        for i in range(bisect_left(comments, (at.start, 0)), len(comments)):
-            if comments[i][0] >= header.word_at:
-                break
-            if self.text.source.text.startswith("/--", comments[i][0]):
-                docstring = self.slice(*comments[i])
         return FileDeclaration(
             at,
             header.word,
@@ -729,8 +702,6 @@ class _Reader:
             place,
             tuple(header.modifiers),
             tuple(header.attributes),
-            docstring,
-            universes,
             parts.binders,
             parts.type,
             parts.body_kind,

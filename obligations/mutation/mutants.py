@@ -439,13 +439,14 @@ class Block:
             return ""
 
         def deviation(seeds: Iterable[int]) -> float:
-            worst = 0.0
-            for ready in self.at(seeds):
-                evaluator = _copied(ready.evaluator, env, changed)
-                for o in roots:
-                    if ready.sample.point.kind.name in o.kinds:
-                        worst = max(worst, self._deviation(o, parts, ready, evaluator))
-            return worst
+            made = ((r, _copied(r.evaluator, env, changed)) for r in self.at(seeds))
+            found = (
+                self._deviation(o, parts, ready, evaluator)
+                for ready, evaluator in made
+                for o in roots
+                if ready.sample.point.kind.name in o.kinds
+            )
+            return max(found, default=0.0)
 
         found = numbers(SEEDS)
         if not found:
@@ -812,19 +813,24 @@ class WholeNetTrials:
             return ""
 
         def deviation(seeds: Iterable[int]) -> float:
-            worst = 0.0
-            for at, _, _ in self.at(seeds):
-                new = check.loss_sides(self.lemma, at.point)
-                if id(at) not in self.sides:
-                    self.sides[id(at)] = self.check.loss_sides(self.lemma, at.point)
-                old = self.sides[id(at)]
-                sizes = [relative_error(a, b) for a, b in zip(new, old, strict=True)]
-                worst = max([worst, *sizes])
-            return worst
+            found = (
+                relative_error(new, old)
+                for at, _, _ in self.at(seeds)
+                for new, old in zip(
+                    check.loss_sides(self.lemma, at.point), self._sides(at), strict=True
+                )
+            )
+            return max(found, default=0.0)
 
         found = numbers(SEEDS)
         slots = "" if found else next(misplaced_fields(constant.type, env, self.net), "")
         return _Trial("", found, slots, numbers, deviation)
+
+    def _sides(self, at: NetSample) -> tuple[Array, Array]:
+        """Both sides of the unmutated loss lemma."""
+        if id(at) not in self.sides:
+            self.sides[id(at)] = self.check.loss_sides(self.lemma, at.point)
+        return self.sides[id(at)]
 
     def proved(self, d: Declaration, env: Environment) -> tuple[str, ...]:
         """Why the loss lemma's proof does not prove ``d``; empty where it does."""

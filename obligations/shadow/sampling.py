@@ -89,8 +89,7 @@ def margins(case: Case, values: Mapping[str, Array] | None = None) -> Margins:
 
 def tensor(parameter: Parameter, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     """A random value of a parameter, ``(1, *shape)``, as the operation table draws it."""
-    value = parameter.draw(shape, rng)
-    return value[None]
+    return parameter.draw(shape, rng)[None]
 
 
 def type_shape(type_: s.Term, sizes: Mapping[str, int]) -> tuple[int, ...]:

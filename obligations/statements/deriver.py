@@ -55,10 +55,8 @@ class Deriver(BlockTerms):
 
     def _from_certificate(self) -> s.Term:
         certificate, _arguments = self.certificate(self.kind)
-        x, dy = self.block.input, self.block.incoming
-        if self.kind.certificate_global:
-            return s.App(s.Proj(certificate, "backward"), (s.Ident(x), s.Ident(dy)))
-        return s.App(s.Proj(certificate, "backward"), (s.Ident(dy),))
+        given = [self.block.input] if self.kind.certificate_global else []
+        return s.app(s.Proj(certificate, "backward"), *given, self.block.incoming)
 
     def _input(self, kind: Kind) -> list[Obligation]:
         fwd, emitted = self.section.forwards[kind.name], self.section.emitted[kind.name]

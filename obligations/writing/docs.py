@@ -228,11 +228,8 @@ class _Writer:
                 f"The backward of the certificate `{kind.certificate}`{every}. The render's chain "
                 f"for it is {listed(map(code, lines))}. {feeds}"
             )
-        if path.join is not None:
-            where = self._where(section, kind, o)
-            return f"{where}: {self._told(path, section, kind)} {shown}. {feeds}"
         where = self._where(section, kind, o)
-        if o.site != block.input:
+        if path.join is None and o.site != block.input:
             readers = self._readers(section, o)
             earlier = self.said.get((lines, readers)) or self.said.get((lines, ()))
             self.said[lines, readers] = self.said[lines, ()] = o.name

@@ -6,7 +6,6 @@ from .block import (
     scope_of as scope_of,
 )
 from .file import (
-    STATING as STATING,
     FileLedger as FileLedger,
     check as check,
     described as described,

@@ -29,7 +29,7 @@ from obligations.description import Net, load
 from obligations.errors import InputError, ObligationsError, Source, Span, nearest
 from obligations.lean import (
     ASSUMED,
-    DEFINITIONS,
+    STATING,
     THEOREMS,
     Call,
     Command,
@@ -79,9 +79,6 @@ from obligations.statements import (
     net_entries,
     sections,
 )
-
-STATING = THEOREMS | ASSUMED | DEFINITIONS - {"instance"}
-"""Kinds of declarations with a statement or a value to evaluate."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 from obligations.confirm import (
     NOTHING,
-    STATING,
     UserNames,
     described,
     entries_of,
@@ -23,6 +22,7 @@ from obligations.confirm import (
 from obligations.elaborate.net import Finding, Report, describe, elaborate
 from obligations.errors import InputError, Source, Span
 from obligations.lean import (
+    STATING,
     THEOREMS,
     Declaration,
     Environment,

@@ -42,9 +42,6 @@ from .parse import (
 from .printer import term as term
 from .rewrites import gives_instance as gives_instance, rewriting as rewriting, unproved as unproved
 from .scoping import (
-    ASSUMED as ASSUMED,
-    DEFINITIONS as DEFINITIONS,
-    THEOREMS as THEOREMS,
     candidates as candidates,
     canonical as canonical,
     resolve_name as resolve_name,
@@ -84,4 +81,10 @@ from .typed import (
     substitute as substitute,
     type_of as type_of,
     unlet as unlet,
+)
+from .words import (
+    ASSUMED as ASSUMED,
+    DEFINITIONS as DEFINITIONS,
+    STATING as STATING,
+    THEOREMS as THEOREMS,
 )

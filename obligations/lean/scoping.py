@@ -13,18 +13,10 @@ from dataclasses import replace
 from obligations.lean import syntax as s
 from obligations.lean.parse import parse_slice
 from obligations.lean.source import FileDeclaration, Open, Scope, Slice
+from obligations.lean.words import THEOREMS
 
 LIBRARY = ("Proofs", "StableHLO", "IR", "BackLinks")
 """Namespaces of the library that the tables leave out of a name."""
-
-THEOREMS = frozenset({"theorem", "lemma", "example"})
-"""Kinds whose body is a proof."""
-
-DEFINITIONS = frozenset({"def", "abbrev", "instance", "irreducible_def"})
-"""Kinds whose body is a value."""
-
-ASSUMED = frozenset({"axiom", "opaque", "proof_wanted"})
-"""Kinds with a statement and no body that counts."""
 
 
 def canonical(name: str) -> str:

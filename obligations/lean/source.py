@@ -18,6 +18,17 @@ from typing import Literal
 from obligations.errors import Source
 from obligations.lean.parse import TextSpan, blank_comments, parse_slice, slice_tokens
 from obligations.lean.syntax import Binder, Raw, Term
+from obligations.lean.words import (
+    ANY,
+    BEFORE,
+    BODILESS,
+    CONSTRUCTED,
+    DECLARING,
+    FIELDED,
+    GOING_ON,
+    MODIFIERS,
+    RESERVED,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -212,42 +223,7 @@ def _term(at: Slice) -> Term:
     return found  # type: ignore[no-any-return]
 
 
-# ---- the words of commands ----
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_MODIFIERS = _words(
-    "private protected noncomputable unsafe partial nonrec local scoped public meta"
-)
-_DECLARATIONS = _words(
-    "theorem lemma def abbrev structure class inductive coinductive instance axiom example opaque "
-    "irreducible_def proof_wanted"
-) | {"class inductive", "class abbrev"}
-# Never inside a term or a tactic, so they begin a command wherever they stand outside brackets.
-_RESERVED = _words("theorem def abbrev structure inductive axiom namespace")
-# These stand in terms and tactics too (`open Foo in simp`), or may name a field: they begin a
-# command only where a command can be told from the layout.
-_COMMANDS = _words(
-    "alias assert_not_exists attribute builtin_initialize compile_inductive declare_syntax_cat "
-    "deriving elab elab_rules end export include infix infixl infixr initialize library_note macro "
-    "macro_rules module mutual notation notation3 omit open postfix prefix prelude import "
-    "register_simp_attr run_cmd run_elab run_meta section set_option simproc syntax unif_hint "
-    "universe universes unset_option unseal seal variable variables"
-)
-_ANY = _MODIFIERS | _DECLARATIONS | _RESERVED | _COMMANDS
-# Words at the first column that go on with the declaration above them.
-_GOES_ON = _words(
-    "where with then else extends at from in using by fun do let have show exact match calc if "
-    "termination_by decreasing_by decreasing_with"
-)
-# Nothing follows these in their own command that could be mistaken for another one.
-_BODILESS = _words(
-    "namespace section end open import variable variables universe mutual set_option include omit "
-    "prelude module"
-)
+# ---- what is looked for ----
 
 _WORD = r"[^\W\d][\w'!?]*"
 _PART = rf"(?:{_WORD}|«[^»\n]*»)"
@@ -265,7 +241,7 @@ _LANDMARK = re.compile(
     rf"""(?P<first>^[ \t]*+(?:@(?=\[)|(?!r\#*")\#?{_WORD}(?![\w'!?.«])))
     | (?P<open>[(\[{{⟨⦃]) | (?P<close>[)\]}}⟩⦄])
     | (?P<text>{_STRING})
-    | (?P<reserved>(?<![\w'!?.«`])(?:{"|".join(sorted(_RESERVED))})(?![\w'!?.»]))""",
+    | (?P<reserved>(?<![\w'!?.«`])(?:{"|".join(sorted(RESERVED))})(?![\w'!?.»]))""",
     re.MULTILINE | re.DOTALL | re.VERBOSE,
 )
 # What decides where the parts of a declaration begin.
@@ -280,7 +256,7 @@ _MARK = re.compile(
 _BRACKET = re.compile(
     rf"(?P<text>{_STRING}) | (?P<open>[(\[{{⟨⦃]) | (?P<close>[)\]}}⟩⦄])", re.DOTALL | re.VERBOSE
 )
-_NEXT = re.compile(rf"^[ \t]*+(?:{'|'.join(sorted(_ANY))})(?![\w'!?.«])", re.MULTILINE)
+_NEXT = re.compile(rf"^[ \t]*+(?:{'|'.join(sorted(ANY))})(?![\w'!?.«])", re.MULTILINE)
 _COMMA = re.compile(
     rf"(?P<text>{_STRING}) | (?P<open>[(\[{{⟨⦃]) | (?P<close>[)\]}}⟩⦄]) | (?P<comma>,)",
     re.DOTALL | re.VERBOSE,
@@ -291,8 +267,6 @@ _TAIL = re.compile(
     re.MULTILINE,
 )
 _DERIVING = re.compile(r"(?<![\w'!?.«])(deriving)(?![\w'!?.»])")
-_CONSTRUCTORS = frozenset(["inductive", "coinductive", "class inductive"])
-_FIELDED = _CONSTRUCTORS | {"structure", "class"}
 _OPTION = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|\d+|→|->')
 _COMMAND_WORD = re.compile(rf"\#?{_WORD}")
 _SECOND_WORD = re.compile(r"\s+(?:inductive|abbrev)(?![\w'!?.])")
@@ -422,14 +396,14 @@ class _Reader:
                     word = "@["
                 if here and depth:
                     continue
-                if word in _RESERVED or word in _DECLARATIONS or word == "@[":
+                if word in RESERVED or word in DECLARING or word == "@[":
                     pass
-                elif word in _ANY or word.startswith("#"):
-                    if here and (depth or (here > column and previous not in _BODILESS)):
+                elif word in ANY or word.startswith("#"):
+                    if here and (depth or (here > column and previous not in BODILESS)):
                         continue
                     if word == "deriving" and not self.followed_by(match.end(), "instance"):
                         continue
-                elif here or depth or word in _GOES_ON or flush:
+                elif here or depth or word in GOING_ON or flush:
                     continue
                 elif found and self.goes_on(position, previous):
                     flush = True
@@ -440,7 +414,7 @@ class _Reader:
                     continue
             header = self.header(position)
             start = position
-            if found and found[-1][1].word not in _ANY and self.ends_in(position):
+            if found and found[-1][1].word not in ANY and self.ends_in(position):
                 # `count_heartbeats in theorem …`: the words before belong to this command.
                 start, unknown = found.pop()
                 unknown.within.append((unknown.word_at, self.back(position)))
@@ -471,7 +445,7 @@ class _Reader:
 
     def goes_on(self, position: int, previous: str) -> bool:
         """Whether the text before an unknown word at the first column asks for more."""
-        if previous not in _DECLARATIONS:
+        if previous not in DECLARING:
             return False
         end = self.back(position)
         return bool(_ENDS_OPEN.search(self.code, max(0, end - 8), end))
@@ -506,9 +480,9 @@ class _Reader:
             if match is None:
                 break
             word = match.group()
-            if header.word_end and word not in _ANY:
+            if header.word_end and word not in ANY:
                 break
-            if word in _MODIFIERS:
+            if word in MODIFIERS:
                 header.modifiers.append(word)
                 header.word, header.word_at, header.word_end = word, position, match.end()
                 position = match.end()
@@ -530,7 +504,7 @@ class _Reader:
 
     def prelude_end(self, word: str, position: int) -> int:
         """The end of ``open A in``, ``set_option a b in``, ``variable (a) in``; 0 if not that."""
-        if word not in ("open", "set_option", "variable", "include", "omit", "universe"):
+        if word not in BEFORE:
             return 0
         code = self.code
         following = _NEXT.search(code, position, position + _LONGEST_PRELUDE)
@@ -550,7 +524,7 @@ class _Reader:
                 return 0
             if match.group() == "in":
                 return match.end()
-            if match.group() in _ANY and match.group() != "scoped":
+            if match.group() in ANY and match.group() != "scoped":
                 return 0
             position = match.end()
 
@@ -584,7 +558,7 @@ class _Reader:
 
     def command(self, at: Slice, header: _Header) -> None:
         word = header.word
-        if word in _DECLARATIONS:
+        if word in DECLARING:
             self.declarations.append(self.declaration(at, header))
             return
         rest = self.slice(header.word_end, max(header.word_end, at.end))
@@ -736,9 +710,9 @@ class _Reader:
                 else:
                     body_kind, body = ":=", match.end()
             elif sign == "|":
-                if kind not in _CONSTRUCTORS and match.end() > asked:
+                if kind not in CONSTRUCTED and match.end() > asked:
                     equations, asked = self.equations(match.end(), end)
-                if kind in _CONSTRUCTORS or equations:
+                if kind in CONSTRUCTED or equations:
                     body_kind, body = "|", match.start()
             elif sign == "where":
                 body_kind, body = "where", match.end()
@@ -754,7 +728,7 @@ class _Reader:
         else:
             stop = end
         if body >= 0:
-            after = (_DERIVING if kind in _FIELDED else _TAIL).search(self.code, body, end)
+            after = (_DERIVING if kind in FIELDED else _TAIL).search(self.code, body, end)
             tail = after.start(1) if after else -1
         last = tail if tail >= 0 else end
         return _Parts(

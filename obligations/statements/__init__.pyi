@@ -7,7 +7,6 @@ from .dag import (
     Emitted as Emitted,
     FanIn as FanIn,
     Forward as Forward,
-    ReadOf as ReadOf,
     Step as Step,
     certify as certify,
     compare as compare,

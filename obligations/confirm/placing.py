@@ -115,16 +115,16 @@ class _Pattern:
 def _pattern(deriver: Deriver, env: Environment, kind: Kind | None) -> _Pattern:
     values = [
         *deriver.parameter_binders(),
-        (FLAG, s.Ident("Bool")),
+        (FLAG, s.BOOL),
         *deriver.option_binders(),
         deriver.input_binder(),
         deriver.incoming_binder(),
     ]
     groups, _ = deriver.frame(values, None, STRINGS)
-    declaration = Declaration("def", "pattern", groups, s.Ident("Prop"))
+    declaration = Declaration("def", "pattern", groups, s.PROP)
     if kind is not None:
         declaration = deriver.specialise(declaration, kind)
-    constant = elaborate_declaration(env, "pattern", declaration.binders, s.Ident("Prop"), None)
+    constant = elaborate_declaration(env, "pattern", declaration.binders, s.PROP, None)
     symbols = {p.lean: p.symbol for x in deriver.fwd.sites.values() for p in x.parameters}
     return _Pattern(constant, {} if deriver.block.record is not None else symbols)
 

@@ -182,7 +182,7 @@ def expected_clauses(net: Net, block: Block, env: Environment) -> dict[str, Expe
             symbols = speller.symbols(site, **read, cot=s.Ident(COTANGENT))
             values = [
                 *deriver.parameter_binders(),
-                (FLAG, s.Ident("Bool")),
+                (FLAG, s.BOOL),
                 *deriver.option_binders(),
                 deriver.input_binder(),
                 (COTANGENT, vec(site.shape)),
@@ -190,15 +190,13 @@ def expected_clauses(net: Net, block: Block, env: Environment) -> dict[str, Expe
             groups, _ = deriver.frame(values, None, STRINGS)
             implicit = {n for g in groups if g.kind == "{" for n in g.names}
             missing = [w for w in deriver.widths() if w not in implicit]
-            groups = (groups[0], *binders([(w, s.Ident("Nat")) for w in missing], "{"), *groups[1:])
+            groups = (groups[0], *binders([(w, s.NAT) for w in missing], "{"), *groups[1:])
             forms = []
             for template in (clause.switch, clause.f32):
                 if template is not None:
                     value = fill(template, symbols)
                     with suppress(ElabError):
-                        forms.append(
-                            elaborate_declaration(env, "clause", groups, s.Ident("Prop"), value)
-                        )
+                        forms.append(elaborate_declaration(env, "clause", groups, s.PROP, value))
             covered = {p.symbol: p.lean for p in site.parameters}
             for symbol in clause.covers:
                 out[covered[symbol]] = Expected(tuple(forms))

@@ -153,7 +153,7 @@ def _applied(type_: s.Term | None, arguments: int) -> s.Term | None:
         if isinstance(type_, s.Bin) and type_.op == "→":
             type_ = type_.right
         elif s.head(type_) == "Vec":
-            type_ = s.Ident("ℝ")
+            type_ = s.REAL
         elif s.head(type_) == "Mat":
             type_ = s.app("Vec", s.Hole())
         else:
@@ -191,7 +191,7 @@ def type_of(term: s.Term, types: Types, names: Names) -> s.Term | None:
         case s.Un("-" | "⁻¹", inner):
             return type_of(inner, types, names)
         case s.Bind("∑" | "∏"):
-            return s.Ident("ℝ")
+            return s.REAL
         case s.Ascribe(_, type_):
             return type_
         case s.Let(name, type_, value, body):

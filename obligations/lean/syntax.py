@@ -180,6 +180,14 @@ Term = (
 )
 
 
+NAT = Ident("Nat")
+REAL = Ident("ℝ")
+BOOL = Ident("Bool")
+STRING = Ident("String")
+PROP = Ident("Prop")
+TYPE = Ident("Type")
+
+
 def app(fn: Term | str, *args: Term | NamedArg | str) -> Term:
     """``fn`` applied to ``args`` (strings are names); joins a nested application to one."""
     head: Term = Ident(fn) if isinstance(fn, str) else fn

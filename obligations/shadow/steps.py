@@ -29,8 +29,6 @@ from obligations.shadow.evaluate import Evaluator
 from obligations.shadow.forward import Case, axes, site_parameters
 from obligations.statements import Forward, template, times
 
-NAT = s.Ident("Nat")
-
 
 @per_table
 def _environment() -> Environment:
@@ -55,7 +53,7 @@ def _binders(operation: Operation) -> tuple[s.Binder, ...]:
     """The sizes, parameters, masks and inputs of an operation."""
     named: tuple[Parameter | Mask, ...] = (*operation.parameters, *operation.options)
     return (
-        s.Binder(operation.symbols(), NAT),
+        s.Binder(operation.symbols(), s.NAT),
         *(s.Binder((p.symbol,), template(p.type)) for p in named),
         *(s.Binder((i.symbol,), _vec(i.axes)) for i in operation.inputs),
     )
@@ -80,12 +78,12 @@ def _nodes(operation: Operation) -> tuple[tuple[tuple[str, ...], Constant], ...]
     """Per clause, what it covers and its ``f32`` form as a proposition."""
     env = _environment()
     out = []
-    strings = s.Binder(STRINGS, s.Ident("String"))
+    strings = s.Binder(STRINGS, s.STRING)
     cot = s.Binder(("cot",), _vec(operation.output))
     for i, clause in enumerate(operation.clauses):
         name = f"clause.{_key(operation)}.{i}"
         groups = (*_binders(operation), strings, cot)
-        constant = env.declare(name, groups, s.Ident("Prop"), template(clause.f32))
+        constant = env.declare(name, groups, s.PROP, template(clause.f32))
         out.append((clause.covers, constant))
     return tuple(out)
 

@@ -183,7 +183,7 @@ class Deriver(BlockTerms):
         flagged = FLAG in used
         if flagged:
             position = len(self.parameter_binders())
-            values.insert(position, (FLAG, s.Ident("Bool")))
+            values.insert(position, (FLAG, s.BOOL))
         strings = tuple(x for x in STRINGS if x in used)
         groups, arguments = self.frame(values, None, strings)
         pins = {k: s.Num(v) for k, v in self.block.bundle_pins.items()}
@@ -194,7 +194,7 @@ class Deriver(BlockTerms):
             )
             body = s.substitute(body, pins)
         name, theorem = self.block.bundle, self.block.bundle_theorem
-        definition_ = Declaration("def", name, groups, s.Ident("Prop"), value=body)
+        definition_ = Declaration("def", name, groups, s.PROP, value=body)
         intros = " ".join(b[0] for b in bound)
         proof_lines: tuple[Tactic, ...]
         if any(index is not None for _, index in proofs):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from obligations.description import Graph, Kind
 from obligations.errors import InputError, ObligationsError
 from obligations.lean import Declaration, Tactic, syntax as s
-from obligations.statements.block import NAT
 from obligations.statements.dag import Emitted, FanIn, Forward, Step
 from obligations.statements.obligation import Obligation
 from obligations.statements.spell import binders, fill, hlo, layer_order, main_path, vec
@@ -180,7 +179,7 @@ def composed_graph(d: BlockTerms, kind: Kind, graph: Graph) -> list[Obligation]:
         seed = s.app(stage.graph, *arguments, x, seed)
     sizes = tuple(n for n, _ in d.sizes())
     shape, out_shape = d.block.input_shape, d.fwd.shape(d.fwd.output)
-    implicit = s.Binder((sizes[0], *d.block.widths, *sizes[1:]), NAT, "{")
+    implicit = s.Binder((sizes[0], *d.block.widths, *sizes[1:]), s.NAT, "{")
     record = s.app(d.block.record[1], *d.block.widths)
     definition = Declaration(
         "noncomputable def",

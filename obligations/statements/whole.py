@@ -8,7 +8,7 @@ from obligations.description import Kind, Layer, Net
 from obligations.errors import ObligationsError
 from obligations.lean import Declaration, Tactic, syntax as s
 from obligations.ops import FLAG, SEED, STRINGS
-from obligations.statements.block import NAT, Definition
+from obligations.statements.block import Definition
 from obligations.statements.deriver import Deriver
 from obligations.statements.obligation import Obligation
 from obligations.statements.spell import binders, fill, vec
@@ -131,14 +131,14 @@ def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Ob
         proofs.append(s.app(deriver.block.bundle_theorem, *arguments))
     body = s.lets(bound, s.conjunction(clauses))
     used = s.free_names(body)
-    entries = [(k, NAT)]
-    strings = [(x, s.Ident("String")) for x in STRINGS if x in used]
+    entries = [(k, s.NAT)]
+    strings = [(x, s.STRING) for x in STRINGS if x in used]
     loss = LossTerms(net)
     constants = loss.constants() if cap.threaded else ()
     last = loss.data() if cap.threaded else binders([(SEED, whole.logits_type())])
-    flag = [(FLAG, s.Ident("Bool"))] if FLAG in used else []
+    flag = [(FLAG, s.BOOL)] if FLAG in used else []
     groups = (
-        *binders([("N", NAT)]),
+        *binders([("N", s.NAT)]),
         *binders(entries, "{"),
         *binders(strings),
         *constants,
@@ -203,8 +203,8 @@ def loss_row(net: Net) -> Obligation:
     """The loss row: the emitted loss cotangent is the derivative of the loss."""
     whole, terms = WholeNetTerms(net, {}), LossTerms(net)
     groups = (
-        *binders([("N", NAT)]),
-        *binders([(net.classes, NAT)], "{"),
+        *binders([("N", s.NAT)]),
+        *binders([(net.classes, s.NAT)], "{"),
         *terms.binders(net.loss.of_sizes),
         *terms.constants(),
         *binders([("w", s.app(net.record, net.classes))]),

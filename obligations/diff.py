@@ -27,6 +27,7 @@ from obligations.lean import (
     FileDeclaration,
     LeanFile,
     Node,
+    Slice,
     TextSpan,
     Through,
     binder_of,
@@ -245,23 +246,20 @@ def counts_value(declaration: FileDeclaration) -> bool:
 
 def statement_tokens(declaration: FileDeclaration) -> tuple[str, ...]:
     """The tokens of what a declaration states."""
-    slices = [declaration.binders_at, declaration.type_at]
-    if counts_value(declaration):
-        slices += [declaration.body_at, declaration.tail_at]
-    out: list[str] = []
-    for at in slices:
-        out += ("", *(() if at is None else tokens(at)))
-    return tuple(out)
+    body = (declaration.body_at, declaration.tail_at) if counts_value(declaration) else ()
+    return _tokens_of(declaration.binders_at, declaration.type_at, *body)
 
 
 def proof_tokens(declaration: FileDeclaration) -> tuple[str, ...]:
     """The tokens of a proof; empty where there is none."""
     if counts_value(declaration):
         return ()
-    out: list[str] = []
-    for at in (declaration.body_at, declaration.tail_at):
-        out += ("", *(() if at is None else tokens(at)))
-    return tuple(out)
+    return _tokens_of(declaration.body_at, declaration.tail_at)
+
+
+def _tokens_of(*slices: Slice | None) -> tuple[str, ...]:
+    """The tokens of parts of a declaration, an empty one before each part."""
+    return tuple(t for at in slices for t in ("", *(() if at is None else tokens(at))))
 
 
 def _family(declaration: FileDeclaration) -> str:
@@ -719,16 +717,11 @@ def _aligned(
     out: list[tuple[Node | None, Node | None]] = []
     i = j = 0
     while i < rows or j < columns:
-        if i == rows:
-            out.append((None, right[j]))
-            j += 1
-        elif j == columns:
-            out.append((left[i], None))
-            i += 1
-        elif score[i][j] and best[i][j] == score[i][j] + best[i + 1][j + 1]:
+        paired = i < rows and j < columns and score[i][j]
+        if paired and best[i][j] == paired + best[i + 1][j + 1]:
             out.append((left[i], right[j]))
             i, j = i + 1, j + 1
-        elif best[i][j] == best[i + 1][j]:
+        elif j == columns or (i < rows and best[i][j] == best[i + 1][j]):
             out.append((left[i], None))
             i += 1
         else:

@@ -6,6 +6,10 @@ import difflib
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+
+LARGEST = 64 * 2**20
+"""The largest file that is read, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +110,28 @@ def decode(name: str, data: bytes) -> str:
             f"not UTF-8 text: byte 0x{data[error.start]:02x}",
             hint="save the file as UTF-8",
         ) from None
+
+
+def read_source(path: str | Path, suffix: str) -> Source:
+    """The text of a file; the nearest file with the suffix is named where there is none.
+
+    Raises
+    ------
+    ObligationsError
+        When there is no such file, it cannot be read, is not UTF-8 text, or is larger than
+        :data:`LARGEST`.
+    """
+    name, where = str(path), Path(path)
+    try:
+        with where.open("rb") as file:
+            data = file.read(LARGEST + 1)
+    except FileNotFoundError:
+        folder = where.parent
+        beside = [p.name for p in folder.glob(f"*{suffix}")] if folder.is_dir() else []
+        raise ObligationsError(f"{name}: no such file", hint=nearest(where.name, beside)) from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ObligationsError(f"{name}: cannot be read: {reason}") from None
+    if len(data) > LARGEST:
+        raise ObligationsError(f"{name}: larger than {LARGEST // 2**20} MiB")
+    return Source(name, decode(name, data))

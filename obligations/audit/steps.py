@@ -23,15 +23,11 @@ from typing import Any
 
 from obligations.audit.rows import Ledger, Mismatch, Row, difference, unless
 from obligations.description import Net
-from obligations.errors import InputError, ObligationsError, Source, Span, decode, nearest
+from obligations.errors import InputError, ObligationsError, Source, Span, nearest, read_source
 from obligations.ledger import Column, Table
 from obligations.stablehlo import Function, Module, Recognised
 
 __all__ = ["Audit", "Mismatch", "Row", "artifacts", "audit", "fits", "load", "shown", "summary"]
-
-
-LARGEST = 64 * 2**20
-"""The largest artifact that is read, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,20 +147,7 @@ def artifacts(net: Net, folder: Path) -> list[str]:
 
 def load(path: str) -> Source:
     """The text of an artifact; ``ObligationsError`` if it cannot be read or is not UTF-8."""
-    where = Path(path)
-    try:
-        with where.open("rb") as file:
-            data = file.read(LARGEST + 1)
-    except FileNotFoundError:
-        folder = where.parent
-        beside = [p.name for p in folder.glob("*.mlir")] if folder.is_dir() else []
-        raise ObligationsError(f"{path}: no such file", hint=nearest(where.name, beside)) from None
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        raise ObligationsError(f"{path}: cannot be read: {reason}") from None
-    if len(data) > LARGEST:
-        raise ObligationsError(f"{path}: larger than {LARGEST // 2**20} MiB")
-    return Source(path, decode(path, data))
+    return read_source(path, ".mlir")
 
 
 def shown(found: Audit, row: Row, mismatch: Mismatch) -> str:

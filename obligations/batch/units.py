@@ -19,18 +19,17 @@ from functools import cache, lru_cache
 from multiprocessing import connection, get_context
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from obligations import __version__
 from obligations.batch.results import Result, Results, Size, Subject, Unit
+from obligations.confirm import NetCheck, beyond, check_true_size, evaluate, hypotheses
+from obligations.description import read_net
 from obligations.errors import ObligationsError, nearest
+from obligations.lean import ElabError, Environment
 from obligations.ledger import Ledger, Row, Verdict, Zero, worst
+from obligations.statements import TRUE_SIZE, Derived, Obligation, derive, narrow, typed_environment
 from obligations.threads import one_thread
-
-if TYPE_CHECKING:
-    from obligations.confirm import NetCheck
-    from obligations.lean import Environment
-    from obligations.statements import Derived, Obligation
 
 __all__ = ["Outcome", "Plan", "Result", "Subject", "Unit", "ledgers", "perform", "plan", "run"]
 
@@ -60,8 +59,6 @@ class _Kept:
 
     @property
     def narrow(self) -> NetCheck:
-        from obligations.confirm import NetCheck
-
         if self._narrow is None:
             self._narrow = NetCheck.build(self.derived)
         return self._narrow
@@ -69,15 +66,10 @@ class _Kept:
 
 @lru_cache(maxsize=4)
 def _kept(subject: Subject) -> _Kept:
-    from obligations.description import read_net
-    from obligations.statements import derive
-
     return _keep(derive(read_net(subject.source, dict(subject.settings))))
 
 
 def _keep(derived: Derived) -> _Kept:
-    from obligations.statements import typed_environment
-
     return _Kept(derived, typed_environment(derived))
 
 
@@ -108,8 +100,6 @@ def evaluate_unit(unit: Unit, work: Work | None = None, keeper: _Keeper = _kept)
     ObligationsError
         The net cannot be read, or a statement of it is not well typed.
     """
-    from obligations.lean import ElabError
-
     kept = keeper(unit.subject)
     with kept.lock:
         start = time.perf_counter()
@@ -117,8 +107,6 @@ def evaluate_unit(unit: Unit, work: Work | None = None, keeper: _Keeper = _kept)
         total = len(wanted)
         try:
             if unit.size == "true":
-                from obligations.confirm import check_true_size
-
                 found = check_true_size(kept.derived, seed=unit.seed, progress=work)
                 rows, zeros, total = found.rows, found.zeros, len(found.rows)
             elif unit.section in (HYPOTHESES, BEYOND):
@@ -139,8 +127,6 @@ def evaluate_unit(unit: Unit, work: Work | None = None, keeper: _Keeper = _kept)
 def _evaluated(
     kept: _Kept, unit: Unit, wanted: Sequence[Obligation]
 ) -> tuple[tuple[Row, ...], tuple[Zero, ...]]:
-    from obligations.confirm import evaluate
-
     some = [o for o in wanted if not unit.only or o.name in unit.only]
     tallies, zeros = evaluate(
         kept.derived, some, kept.env, kept.narrow, (unit.seed,), lambda _: None
@@ -149,8 +135,6 @@ def _evaluated(
 
 
 def _further(kept: _Kept, unit: Unit) -> tuple[Row, ...]:
-    from obligations.confirm import beyond, hypotheses
-
     if unit.section == HYPOTHESES:
         return tuple(hypotheses.rows(kept.derived, kept.env, unit.seed))
     return tuple(beyond.rows(kept.derived, kept.narrow, (unit.seed,)))
@@ -585,8 +569,6 @@ def ledgers(todo: Plan, found: Results) -> tuple[Ledger, ...]:
 
 
 def _ledger(subject: Subject, derived: Derived, units: Iterable[Unit], found: Results) -> Ledger:
-    from obligations.statements import TRUE_SIZE, narrow
-
     own = [u for u in units if u.subject == subject]
     rows: dict[str, list[Row]] = {}
     further: dict[str, list[Row]] = {}

@@ -6,10 +6,11 @@ from .block import (
     scope_of as scope_of,
 )
 from .file import (
-    STATING as STATING,
     FileLedger as FileLedger,
     check as check,
     described as described,
+    entries_of as entries_of,
+    keyed as keyed,
     keys_of as keys_of,
     stated_by as stated_by,
 )

@@ -23,13 +23,13 @@ from obligations.shadow import (
     NetPoint,
     axes,
     backward_step,
-    gradient_node,
     gradient_nodes,
     leaves,
     net_values,
     node_magnitude,
     node_value,
     relative_error,
+    rng_for,
     round_bf16,
     sample_net,
     site_parameters,
@@ -47,7 +47,7 @@ def rows(derived: Derived, check: NetCheck, seeds: tuple[int, ...]) -> list[Row]
     """Every obligation beyond one device, at each seed."""
     found: list[Row] = []
     for seed in seeds:
-        rng = np.random.default_rng([seed, 23])
+        rng = rng_for(seed, 23)
         found += _replica_rows(derived, check, rng)
         found += _bf16_rows(check, rng)
         found.append(_dropout_row(rng))
@@ -231,8 +231,7 @@ def global_nodes(
     """The printed capstone's nodes at the whole batch, with the cotangent of the loss."""
     net = check.derived.net
     capstone = next(o for o in check.derived.obligations if o.kind == "capstone")
-    constant = check.env.find(capstone.name)
-    assert constant is not None
+    constant = check.env[capstone.name]
     values = check.bindings(point, False)
     options = point.options
     logits = check.whole.remembered(point.batch, point.classes, point.weights, point.x, options)[-1]
@@ -300,16 +299,13 @@ def _replica_rows(derived: Derived, check: NetCheck, rng: np.random.Generator) -
 
 def bf16_node(evaluator: Evaluator, leaf: Leaf, rounding: Callable[[Array], Array]) -> Array | None:
     """A weight node's bf16 kind at ``rounding``, or ``None`` where no render switches it."""
-    node = gradient_node(leaf.node)
-    assert node is not None
+    node = leaf.graph
     base = node.name.removesuffix("At")
     entry = table_names().get(f"{base}Bf16")
     if entry is None or entry.value is None:
         return None
-    constant = evaluator.env.find(node.name)
-    peer = evaluator.env.find(entry.name)
-    assert constant is not None
-    assert peer is not None
+    constant = evaluator.env[node.name]
+    peer = evaluator.env[entry.name]
     given = {
         p.local.name: evaluator.argument(a, leaf.scope)
         for p, a in zip(constant.params, node.args, strict=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,11 +15,10 @@ from obligations.confirm.slots import (
     clause_difference,
     expected_clauses,
     misplaced,
-    node_name,
 )
 from obligations.confirm.tally import Tally, guarded, where
 from obligations.description import Net
-from obligations.lean import Constant, Environment, elaborate_declaration
+from obligations.lean import Call, Constant, Environment, elaborate_declaration, resolve
 from obligations.ledger import BOUND, Verdict, Zero
 from obligations.ops import FLAG, STRINGS, Array
 from obligations.shadow import (
@@ -35,6 +33,7 @@ from obligations.shadow import (
     parameter_gradient,
     read_cotangent,
     relative_error,
+    rng_for,
     run,
     sample,
     site_gradient,
@@ -131,8 +130,7 @@ def samples(net: Net, section: Section, seeds: Iterable[int]) -> Iterator[Sample
     for seed in seeds:
         for kind in block.kinds:
             for dropped in (False, True) if optional else (False,):
-                text = f"{block.name} {kind.name} {dropped}"
-                rng = np.random.default_rng([seed, zlib.crc32(text.encode())])
+                rng = rng_for(seed, f"{block.name} {kind.name} {dropped}")
                 fwd = section.forwards[kind.name]
                 yield Sample(net, section, sample(net, block, kind, fwd, rng, dropped=dropped))
 
@@ -196,35 +194,27 @@ class BlockCheck:
         zeros: dict[str, Zero],
     ) -> None:
         """Evaluate one obligation at one sample, into ``tally`` and ``zeros``."""
-        constant = self.env.find(obligation.name)
-        assert constant is not None
+        constant = self.env[obligation.name]
         values = at.bindings(False)
         if obligation.kind in ("graph", "graph lemma"):
             values = {**values, "x": at.point.case.x, "e": at.point.dy}
         scope = scope_of(constant, values, obligation.roles)
         match obligation.kind:
             case "value":
-                assert constant.body is not None
-                got = np.asarray(evaluator.value(constant.body, scope))
-                wanted = at.value(obligation.site)
-                tally.add("value", relative_error(got, wanted), where(got, wanted))
+                got = evaluator.value(constant.term, scope)
+                tally.compare("value", got, at.value(obligation.site))
             case "cotangent":
-                assert constant.body is not None
-                got = np.asarray(evaluator.value(constant.body, scope))
                 wanted = at.site(obligation.site)
-                tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
+                tally.compare("cotangent", evaluator.value(constant.term, scope), wanted)
                 chain = self.rendered(obligation.site)
-                if chain is not None and chain.body is not None:
-                    got = np.asarray(evaluator.value(chain.body, scope_of(chain, values)))
-                    tally.add("render", relative_error(got, wanted), where(got, wanted))
+                if chain is not None:
+                    got = evaluator.value(chain.term, scope_of(chain, values))
+                    tally.compare("render", got, wanted)
             case "graph":
-                assert constant.body is not None
-                got = np.asarray(evaluator.value(constant.body, scope))
-                wanted = at.site(self.section.block.input)
-                tally.add("cotangent", relative_error(got, wanted), where(got, wanted))
+                got = evaluator.value(constant.term, scope)
+                tally.compare("cotangent", got, at.site(self.section.block.input))
             case "graph lemma" | "tie":
-                for equation in evaluator.equations(constant.type, scope):
-                    tally.add("statement", equation.error(), where(equation.left, equation.right))
+                tally.equations(evaluator.equations(constant.type, scope))
             case "bundle":
                 self._bundle(obligation, at, evaluator, tally, zeros)
             case "bundle proof":
@@ -234,8 +224,7 @@ class BlockCheck:
                 else:
                     self._bundle(obligation, at, evaluator, tally, zeros)
         fwd = self.section.forwards[at.point.kind.name]
-        term = constant.type if constant.body is None else constant.body
-        for note in misplaced(term, self.env, fwd, obligation.roles):
+        for note in misplaced(constant.term, self.env, fwd, obligation.roles):
             tally.worse(Verdict.FAILS, note)
 
     def rendered(self, site: str) -> Constant | None:
@@ -264,9 +253,8 @@ class BlockCheck:
         tally: Tally,
         zeros: dict[str, Zero],
     ) -> None:
-        constant = self.env.find(obligation.name)
-        assert constant is not None
-        term = constant.type if constant.body is None else constant.body
+        constant = self.env[obligation.name]
+        term = constant.term
         names = {obligation.roles.get(p.local.name, p.local.name) for p in constant.params}
         flags = (False, True) if FLAG in names else (False,)
         seen: dict[str, int] = {}
@@ -309,7 +297,7 @@ class BlockCheck:
             (p for x in case.fwd.sites.values() for p in x.parameters if p.lean == name), None
         )
         if owner is None or name not in case.parameters:
-            self._statement(name, leaf, evaluator, tally)
+            tally.equations(evaluator.equations(leaf.statement, leaf.scope), f"{name}: ")
             tally.worse(Verdict.INCOMPLETE, f"{name} is no parameter of the block")
             return
         cot, right = read_cotangent(evaluator, leaf), at.site(owner.site)
@@ -328,21 +316,13 @@ class BlockCheck:
         tally.add("intent", meant, f"{name}: {where(got, wanted)}")
         if self.brief and tally.over():
             return
-        stated = self._statement(name, leaf, evaluator, tally)
+        stated = tally.equations(evaluator.equations(leaf.statement, leaf.scope), f"{name}: ")
         self._zero(name, wanted, scale, zeros)
         # A clause that is wrong by its numbers is not looked at slot by slot.
         if max(read, meant, stated) <= BOUND:
             note = self._slots(name, leaf, at, evaluator, flag)
             if note is not None:
                 tally.worse(Verdict.FAILS, f"{name}: {note}")
-
-    def _statement(self, name: str, leaf: Leaf, evaluator: Evaluator, tally: Tally) -> float:
-        worst = 0.0
-        for equation in evaluator.equations(leaf.statement, leaf.scope):
-            error = equation.error()
-            worst = max(worst, error)
-            tally.add("statement", error, f"{name}: {where(equation.left, equation.right)}")
-        return worst
 
     def _slots(
         self, name: str, leaf: Leaf, at: Sample, evaluator: Evaluator, flag: bool
@@ -356,11 +336,10 @@ class BlockCheck:
         )
         values = {**at.bindings(flag), COTANGENT: at.site(owner.site)}
         for form in known.forms:
-            assert form.body is not None
-            for other in leaves(evaluator, form.body, scope_of(form, values)):
-                if other.path[-1] == name and node_name(other) == node_name(leaf):
+            for other in leaves(evaluator, form.term, scope_of(form, values)):
+                if other.path[-1] == name and other.graph.name == leaf.graph.name:
                     return clause_difference(evaluator, leaf, other)
-        return f"the gradient node is {node_name(leaf)}, which is not its layer's"
+        return f"the gradient node is {leaf.graph.name}, which is not its layer's"
 
     def _zero(self, name: str, wanted: Array, scale: float, zeros: dict[str, Zero]) -> None:
         reason = block_zero_reason(self.section, name)
@@ -374,13 +353,8 @@ class BlockCheck:
 
 def _states(constant: Constant, env: Environment) -> bool:
     """Whether a bundle's theorem states the bundle at its own binders, in order."""
-    from obligations.lean import Call, resolve
-
     found = resolve(constant.type)
-    if not isinstance(found, Call):
+    bundle = env.find(found.name) if isinstance(found, Call) else None
+    if not isinstance(found, Call) or bundle is None or len(bundle.params) != len(found.args):
         return False
-    bundle = env.find(found.name)
-    if bundle is None or len(bundle.params) != len(found.args):
-        return False
-    own = [p.local for p in constant.params]
-    return [resolve(a) for a in found.args] == own
+    return [resolve(a) for a in found.args] == [p.local for p in constant.params]

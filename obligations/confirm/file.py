@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 import time
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -22,15 +21,15 @@ import numpy as np
 from obligations.confirm import premises
 from obligations.confirm.narrowing import narrowed
 from obligations.confirm.net import evaluate
-from obligations.confirm.placing import Member, Placer, calls, head, size_roles, ties
+from obligations.confirm.placing import Member, Placer, size_roles, ties
 from obligations.confirm.tally import Progress, Tally, guarded
 from obligations.confirm.user_names import NOTHING, UserNames
 from obligations.confirm.whole import NetCheck
-from obligations.description import Net
+from obligations.description import Net, load
 from obligations.errors import InputError, ObligationsError, Source, Span, nearest
 from obligations.lean import (
     ASSUMED,
-    DEFINITIONS,
+    STATING,
     THEOREMS,
     Call,
     Command,
@@ -42,9 +41,11 @@ from obligations.lean import (
     OutsideFragment,
     Scope,
     UnknownName,
+    calls,
     candidates,
     canonical,
     gives_instance,
+    head,
     read,
     rewriting,
     strip_comments,
@@ -54,19 +55,29 @@ from obligations.lean import (
 )
 from obligations.ledger import Ledger, Line, Row, Verdict, Zero
 from obligations.ops import FLAG, Entry, library, precisions
-from obligations.shadow import Evaluator, Propositions, WholeNet, net_values
+from obligations.resources import built_in_nets
+from obligations.shadow import (
+    Evaluator,
+    Propositions,
+    Record,
+    WholeNet,
+    block_parameters,
+    case_of,
+    margins,
+    net_values,
+    rng_for,
+    sample_net,
+)
 from obligations.statements import (
     Derived,
     Deriver,
     Narrow,
     Obligation,
     derive,
+    forward,
     narrow,
     net_entries,
 )
-
-STATING = THEOREMS | ASSUMED | DEFINITIONS - {"instance"}
-"""Kinds of declarations with a statement or a value to evaluate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,6 +193,25 @@ def keys_of(declarations: Iterable[FileDeclaration], taken: Iterable[str]) -> di
     return out
 
 
+def entries_of(derived: Derived | None, names: UserNames) -> dict[str, Entry]:
+    """The names beside the library's that a file may use: its net's, and what a user gives."""
+    own = {} if derived is None else net_entries(derived.net)
+    return {**own, **names.entries}
+
+
+def keyed(
+    declarations: Iterable[FileDeclaration], keys: Mapping[str, str], nameless: str
+) -> Iterator[tuple[str, FileDeclaration]]:
+    """Each declaration with a key of its own: by its kind and line where it has no other."""
+    taken: set[str] = set()
+    for d in declarations:
+        key = keys.get(canonical(d.full_name)) if d.name else None
+        if key is None or key in taken:
+            key = nameless.format(d.kind, d.place.span.line)
+        taken.add(key)
+        yield key, d
+
+
 # -- reading -----------------------------------------------------------------------------------
 
 
@@ -259,9 +289,6 @@ def nets_of(source: Source) -> dict[str, list[str]]:
 
 @cache
 def _built_in_names() -> Mapping[str, frozenset[str]]:
-    from obligations.description import load
-    from obligations.resources import built_in_nets
-
     return {name: frozenset(own_names(load(name))) for name in built_in_nets()}
 
 
@@ -338,8 +365,6 @@ def check(
 
 def described(net: str | None, source: Source) -> Derived | None:
     """What the net that a file is about says, under the file's settings; see :func:`check`."""
-    from obligations.description import load
-
     found = net_of(source) if net is None else net
     if found is None:
         return None
@@ -373,18 +398,13 @@ class _File:
         """Read and elaborate a text."""
         file = read(source)
         found = file.declarations
-        entries = dict(names.entries)
-        if derived is not None:
-            entries = {**net_entries(derived.net), **entries}
+        entries = entries_of(derived, names)
         keys = keys_of(found, {*library(), *entries})
         env = _environment(keys, entries)
         reading = _Reading(source, env)
         declarations: list[tuple[str, FileDeclaration]] = []
         skipped: dict[str, str] = {}
-        for d in found:
-            key = keys.get(canonical(d.full_name)) if d.name else None
-            if key is None or any(key == k for k, _ in declarations):
-                key = f"{d.kind} at line {d.place.span.line}"
+        for key, d in keyed(found, keys, "{} at line {}"):
             declarations.append((key, d))
             if gives_instance(d):
                 reading.refused[key] = (Verdict.NOT_EVALUABLE, INSTANCE, None)
@@ -568,8 +588,7 @@ class _File:
             values = net_values(net, reading.env, whole)
         evaluator = Evaluator(reading.env, {**values, **self.names.values})
         for number in range(3):
-            text = f"{member.name} {number}"
-            rng = np.random.default_rng([seed, zlib.crc32(text.encode())])
+            rng = rng_for(seed, f"{member.name} {number}")
             propositions = Propositions(evaluator, rng)
             if self.derived is not None:
                 meanings = _NetMeanings(self.derived.net, reading.env, whole)
@@ -712,8 +731,6 @@ class _NetMeanings:
 
     def predicate(self, evaluator: Evaluator) -> Callable[[Call, Mapping[int, Any]], bool | None]:
         """Whether a positivity or smoothness predicate of the net holds at values."""
-        from obligations.shadow import case_of, margins
-        from obligations.statements import forward
 
         def holds(call: Call, scope: Mapping[int, Any]) -> bool | None:
             constant = self.env.find(call.name)
@@ -750,7 +767,6 @@ class _NetMeanings:
         self, evaluator: Evaluator
     ) -> Callable[[Call, Mapping[int, Any], np.random.Generator], Any]:
         """A random weight record of a block or of the net."""
-        from obligations.shadow import Record, block_parameters, sample_net
 
         def drawn(call: Call, scope: Mapping[int, Any], rng: np.random.Generator) -> Any:
             sizes = [int(evaluator.value(a, scope)) for a in call.args]

@@ -7,7 +7,6 @@ statement still holds, so that positivity is sufficient and not necessary.
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +24,7 @@ from obligations.shadow import (
     margins,
     net_values,
     output,
+    rng_for,
     run,
     sample,
     site_gradient,
@@ -56,7 +56,7 @@ def rows(derived: Derived, env: Environment, seed: int = 0) -> list[Row]:
             continue
         section = derived.sections[obligation.block]
         kind = next(k for k in section.block.kinds if k.name == obligation.kinds[0])
-        rng = np.random.default_rng([seed, zlib.crc32(f"hypotheses {obligation.name}".encode())])
+        rng = rng_for(seed, f"hypotheses {obligation.name}")
         point = sample(
             derived.net, section.block, kind, section.forwards[kind.name], rng, dropped=False
         )
@@ -218,8 +218,7 @@ def _with(point: Point, name: str, epsilon: float) -> Point:
 
 def _statement_error(derived: Derived, env: Environment, tie: Tie, point: Point) -> float:
     """The tie's own error at a point whose ε hypothesis does not hold."""
-    constant = env.find(tie.obligation.name)
-    assert constant is not None
+    constant = env[tie.obligation.name]
     evaluator = Evaluator(env, net_values(derived.net, env))
     scope = scope_of(constant, bindings(derived.net, tie.section, point, False))
     return max(e.error() for e in evaluator.equations(constant.type, scope))

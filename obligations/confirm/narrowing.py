@@ -58,33 +58,7 @@ class _Narrowed:
                     else:
                         out.append(self.argument(role, arg))
                 return replace(term, args=tuple(out))
-            case s.App(fn, args):
-                return replace(
-                    term,
-                    fn=self.term(fn),
-                    args=tuple(a if isinstance(a, s.NamedArg) else self.term(a) for a in args),
-                )
-            case s.Let(_, type_, value, body):
-                return replace(
-                    term,
-                    type=None if type_ is None else self.term(type_),
-                    value=self.term(value),
-                    body=self.term(body),
-                )
-            case s.Bin(_, left, right):
-                return replace(term, left=self.term(left), right=self.term(right))
-            case s.Bind(_, groups, body):
-                scaled = tuple(
-                    replace(b, type=None if b.type is None else self.term(b.type)) for b in groups
-                )
-                return replace(term, binders=scaled, body=self.term(body))
-            case s.Proj(inner):
-                return replace(term, term=self.term(inner))
-            case s.Anon(items) | s.Tuple(items):
-                return replace(term, items=tuple(self.term(i) for i in items))
-            case s.Ascribe(inner, type_):
-                return replace(term, term=self.term(inner), type=self.term(type_))
-        return term
+        return s.rebuilt(term, lambda part, _: self.term(part))
 
     def argument(self, role: str, term: s.Term) -> s.Term:
         by = self.scales.get(role)

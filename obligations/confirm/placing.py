@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import groupby
+from typing import Any
 
 from obligations.description import Block, Kind
 from obligations.errors import ObligationsError
@@ -26,13 +27,18 @@ from obligations.lean import (
     Local,
     Op,
     Typed,
+    calls,
+    conjuncts,
     elaborate_declaration,
+    head,
+    is_proof,
     nat_value,
+    parse_signature,
     parse_term,
-    parts,
     resolve,
     syntax as s,
     type_of,
+    unlet,
 )
 from obligations.ops import (
     FLAG,
@@ -41,7 +47,7 @@ from obligations.ops import (
     definitions as file_definitions,
     names as table_names,
 )
-from obligations.shadow import Evaluator, Leaf, gradient_node, leaves
+from obligations.shadow import Evaluator, Leaf, cotangent_of, gradient_node, leaves
 from obligations.statements import Derived, Deriver, Obligation, ObligationKind, Section
 
 Place = tuple[str, str]
@@ -64,38 +70,10 @@ class Member:
     @property
     def term(self) -> Typed:
         """What it states, or the value it has."""
-        return self.constant.type if self.constant.body is None else self.constant.body
+        return self.constant.term
 
 
 # -- looking into terms ------------------------------------------------------------------------
-
-
-def calls(term: Typed) -> Iterator[Call]:
-    """Every application in ``term``, ``let`` values included, types left out."""
-    stack = [term]
-    while stack:
-        at = resolve(stack.pop())
-        if isinstance(at, Local):
-            continue
-        if isinstance(at, Call):
-            yield at
-        if isinstance(at, LetIn) and at.local.value is not None:
-            stack.append(at.local.value)
-        stack += [at.body] if isinstance(at, Bound | LetIn) else list(parts(at))
-
-
-def head(term: Typed) -> str:
-    """The name at the head of a type, ``""`` where there is none."""
-    term = resolve(term)
-    return term.name if isinstance(term, Call) else ""
-
-
-def unlet(term: Typed) -> Typed:
-    """``term`` with a variable of a ``let`` looked through."""
-    term = resolve(term)
-    while isinstance(term, Local) and term.value is not None:
-        term = resolve(term.value)
-    return term
 
 
 class _NoValues(Evaluator):
@@ -116,14 +94,8 @@ def ties(env: Environment, term: Typed) -> list[Leaf] | None:
 
 def read_by(env: Environment, leaf: Leaf) -> Call | None:
     """The definition a gradient node reads its cotangent from, applied."""
-    node = gradient_node(leaf.node)
-    constant = None if node is None else env.find(node.name)
-    if node is None or constant is None:
-        return None
-    at = next((i for i, p in enumerate(constant.params) if p.local.name == "e"), None)
-    if at is None or at >= len(node.args):
-        return None
-    term = unlet(node.args[at])
+    read = cotangent_of(env, leaf)
+    term = None if read is None else unlet(read)
     while isinstance(term, Call) and term.name in ("SHlo.operand", "reassocB", "unrowB", "rowB"):
         term = unlet(term.args[-1])
     return term if isinstance(term, Call) else None
@@ -143,16 +115,16 @@ class _Pattern:
 def _pattern(deriver: Deriver, env: Environment, kind: Kind | None) -> _Pattern:
     values = [
         *deriver.parameter_binders(),
-        (FLAG, s.Ident("Bool")),
+        (FLAG, s.BOOL),
         *deriver.option_binders(),
         deriver.input_binder(),
         deriver.incoming_binder(),
     ]
     groups, _ = deriver.frame(values, None, STRINGS)
-    declaration = Declaration("def", "pattern", groups, s.Ident("Prop"))
+    declaration = Declaration("def", "pattern", groups, s.PROP)
     if kind is not None:
         declaration = deriver.specialise(declaration, kind)
-    constant = elaborate_declaration(env, "pattern", declaration.binders, s.Ident("Prop"), None)
+    constant = elaborate_declaration(env, "pattern", declaration.binders, s.PROP, None)
     symbols = {p.lean: p.symbol for x in deriver.fwd.sites.values() for p in x.parameters}
     return _Pattern(constant, {} if deriver.block.record is not None else symbols)
 
@@ -236,7 +208,7 @@ def roles(member: Member, pattern: _Pattern, env: Environment) -> dict[str, str]
     fit = _Fit()
     out: dict[str, str] = {}
     used: set[int] = set()
-    carried = [v for v in own if not _is_proof(v)]
+    carried = [v for v in own if not is_proof(v)]
     values = [v for v in carried if head(v.type) != "Nat"]
     named = {v.name: v for v in wanted}
     left = []
@@ -267,10 +239,6 @@ def roles(member: Member, pattern: _Pattern, env: Environment) -> dict[str, str]
             uid = by_size.get(id(v))
             out[v.name] = v.name if uid is None else called.get(uid, v.name)
     return out if len(set(out.values())) == len(out) else None
-
-
-def _is_proof(local: Local) -> bool:
-    return head(type_of(local.type)) == "Prop"
 
 
 def size_roles(member: Member) -> dict[str, str]:
@@ -398,21 +366,16 @@ class Placer:
         """The place whose certificate an equation names."""
         if not (isinstance(member.term, Op) and member.term.op == "="):
             return None
-        found = (place for call in calls(member.term) for place in self._certified(call.name))
-        return next(found, None)
+        # The backward of a certificate stands on the right.
+        found = (c for side in (member.term.right, member.term.left) for c in calls(side))
+        return next((place for call in found for place in self._certified(call.name)), None)
 
     # -- roles -----------------------------------------------------------------------------
 
     def fit(self, member: Member, block: Block, kinds: Iterable[Kind]) -> dict[str, str] | None:
         """Roles of a member's binders as a statement of a block; ``None`` where they do not fit."""
-        found = self._roles(member, block, None)
-        if found is not None:
-            return found
-        for kind in kinds:
-            found = self._roles(member, block, kind)
-            if found is not None:
-                return found
-        return None
+        tried = (self._roles(member, block, kind) for kind in (None, *kinds))
+        return next((found for found in tried if found is not None), None)
 
     def _roles(self, member: Member, block: Block, kind: Kind | None) -> dict[str, str] | None:
         key = (block.name, None if kind is None else kind.name)
@@ -432,9 +395,8 @@ class Placer:
         net = self.derived.net
         step = member.name.rpartition(".")[2]
         if not member.theorem and step in file_definitions() and member.constant.body is not None:
-            return self._obligation(
-                member, "step", roles=_step_roles(member, step), notes={"step": step}
-            )
+            roles = _step_roles(member, step)
+            return self._obligation(member, "step", roles, notes={"step": step})
         if any(head(p.local.type) == net.record for p in member.constant.params):
             return self._whole(member)
         if member.theorem:
@@ -444,28 +406,22 @@ class Placer:
         return self._definition(member)
 
     def _obligation(
-        self,
-        member: Member,
-        kind: ObligationKind,
-        block: str = "",
-        kinds: Iterable[str] = (),
-        *,
-        site: str = "",
-        chain: str = "",
-        roles: Mapping[str, str] | None = None,
-        notes: Mapping[str, str] | None = None,
+        self, member: Member, kind: ObligationKind, roles: Mapping[str, str], **more: Any
     ) -> Obligation:
-        return Obligation(
-            kind,
-            replace(member.declaration, name=member.name),
-            section="",
-            block=block,
-            kinds=tuple(kinds),
-            site=site,
-            chain=chain,
-            roles=_renamed(roles or {}),
-            notes=notes or {},
-        )
+        renamed = {k: v for k, v in roles.items() if k != v}
+        declaration = replace(member.declaration, name=member.name)
+        return Obligation(kind, declaration, roles=renamed, **more)
+
+    def _of_block(
+        self, member: Member, kind: ObligationKind, block: Block, names: Iterable[str], **more: str
+    ) -> Obligation | None:
+        """A statement of a block under some kinds; ``None`` where its binders do not fit."""
+        kinds = [k for k in block.kinds if k.name in names]
+        found = self.fit(member, block, kinds)
+        if found is None:
+            return None
+        chosen = tuple(k.name for k in kinds)
+        return self._obligation(member, kind, found, block=block.name, kinds=chosen, **more)
 
     def _whole(self, member: Member) -> Obligation | None:
         """A statement of the whole net: its capstone or a row of its loss."""
@@ -474,18 +430,13 @@ class Placer:
         body = member.constant.type
         while isinstance(body, LetIn):
             body = body.body
-        items = []
-        while isinstance(body, Op) and body.op == "∧":
-            items.append(body.left)
-            body = body.right
-        items.append(body)
         found = self._whole_roles(member)
-        if all(self._is_tie(item) for item in items):
-            return self._obligation(member, "capstone", roles=found)
+        if all(self._is_tie(item) for item in conjuncts(body)):
+            return self._obligation(member, "capstone", found)
         equation = isinstance(member.term, Op) and member.term.op == "="
         named = {c.name for c in calls(member.term)}
         if equation and named.issuperset(self.derived.net.loss.marks):
-            return self._obligation(member, "loss", roles=found)
+            return self._obligation(member, "loss", found)
         return None
 
     def _is_tie(self, term: Typed) -> bool:
@@ -535,35 +486,23 @@ class Placer:
             bundle = self._placed[stated.name]
             block = self.derived.net.blocks.get(bundle.block)
             if bundle.kind == "bundle" and block is not None:
-                kinds = [k for k in block.kinds if k.name in bundle.kinds]
-                found = self.fit(member, block, kinds)
+                found = self._of_block(member, "bundle proof", block, bundle.kinds)
                 if found is not None:
-                    names = [k.name for k in kinds]
-                    return self._obligation(member, "bundle proof", block.name, names, roles=found)
-        for block_name, kind_name in sorted(self._tied.get(member.name, ())):
-            block, kind = self._at(block_name, kind_name)
-            graph = any(head(p.local.type) == "SHlo" for p in member.constant.params)
-            found = self.fit(member, block, [kind])
-            if found is not None:
-                word: ObligationKind = "graph lemma" if graph else "tie"
-                return self._obligation(member, word, block.name, [kind.name], roles=found)
-        return None
-
-    def _at(self, block: str, kind: str) -> tuple[Block, Kind]:
-        found = self.derived.net.blocks[block]
-        return found, next(k for k in found.kinds if k.name == kind)
+                    return found
+        graph = any(head(p.local.type) == "SHlo" for p in member.constant.params)
+        word: ObligationKind = "graph lemma" if graph else "tie"
+        places = sorted(self._tied.get(member.name, ()))
+        blocks = self.derived.net.blocks
+        tried = (self._of_block(member, word, blocks[block], [kind]) for block, kind in places)
+        return next((found for found in tried if found is not None), None)
 
     # -- definitions -----------------------------------------------------------------------
 
     def _bundle(self, member: Member) -> Obligation | None:
-        for block, kinds in self._places(member):
-            found = self.fit(member, block, kinds)
-            if found is not None:
-                names = [k.name for k in kinds]
-                return self._obligation(member, "bundle", block.name, names, roles=found)
-        return None
+        tried = (self._of_block(member, "bundle", *place) for place in self._places(member))
+        return next((found for found in tried if found is not None), None)
 
-    def _places(self, member: Member) -> Iterator[tuple[Block, list[Kind]]]:
+    def _places(self, member: Member) -> Iterator[tuple[Block, list[str]]]:
         """The block a bundle is about and its kinds, the best founded guess first."""
         used = [n for n in dict.fromkeys(c.name for c in calls(member.term)) if n in self.members]
         # 1. The certificates named by the ties that lead back to the definitions it uses.
@@ -575,8 +514,7 @@ class Placer:
         yield from self._voted(votes)
         own = self._described(member)
         if own is not None and own.block in self.derived.net.blocks:
-            block = self.derived.net.blocks[own.block]
-            yield block, [k for k in block.kinds if k.name in own.kinds]
+            yield self.derived.net.blocks[own.block], list(own.kinds)
         # 3. The only block with such binders and such parameters.
         tied = {leaf.path[-1] for leaf in self.nodes(member) or ()}
         fitting = []
@@ -589,34 +527,25 @@ class Placer:
             if len({found.get(t, t) for t in tied} & trained) * 2 > len(trained):
                 fitting.append(block)
         if len(fitting) == 1:
-            yield fitting[0], list(fitting[0].kinds)
+            yield fitting[0], [k.name for k in fitting[0].kinds]
 
-    def _voted(self, votes: Counter[Place]) -> Iterator[tuple[Block, list[Kind]]]:
+    def _voted(self, votes: Counter[Place]) -> Iterator[tuple[Block, list[str]]]:
         blocks: Counter[str] = Counter()
         for (block_name, _), count in votes.items():
             if block_name in self.derived.net.blocks:
                 blocks[block_name] = max(blocks[block_name], count)
         for block_name, count in blocks.most_common():
             block = self.derived.net.blocks[block_name]
-            yield block, [k for k in block.kinds if votes[block_name, k.name] == count]
+            yield block, [k.name for k in block.kinds if votes[block_name, k.name] == count]
 
     def _definition(self, member: Member) -> Obligation | None:
         described = self._described(member)
         if described is not None and described.kind in ("cotangent", "value", "graph"):
-            block = self.derived.net.blocks[described.block]
-            kinds = [k for k in block.kinds if k.name in described.kinds]
-            found = self.fit(member, block, kinds)
+            block, at = self.derived.net.blocks[described.block], described
+            more = {"site": at.site, "chain": at.chain}
+            found = self._of_block(member, at.kind, block, at.kinds, **more)
             if found is not None:
-                names = [k.name for k in kinds]
-                return self._obligation(
-                    member,
-                    described.kind,
-                    block.name,
-                    names,
-                    site=described.site,
-                    chain=described.chain,
-                    roles=found,
-                )
+                return found
         return self._by_use(member)
 
     def _by_use(self, member: Member) -> Obligation | None:
@@ -662,12 +591,7 @@ class Placer:
             return None
         block_name, site = sites.pop()
         block = self.derived.net.blocks[block_name]
-        chosen = [k for k in block.kinds if k.name in kinds[block_name]]
-        found = self.fit(member, block, chosen)
-        if found is None:
-            return None
-        names = [k.name for k in chosen]
-        return self._obligation(member, "cotangent", block_name, names, site=site, roles=found)
+        return self._of_block(member, "cotangent", block, kinds[block_name], site=site)
 
 
 def _is_clause(call: Call) -> bool:
@@ -676,16 +600,10 @@ def _is_clause(call: Call) -> bool:
 
 def _step_roles(member: Member, step: str) -> dict[str, str]:
     """A step's binders by their place in the table's own definition of it."""
-    from obligations.lean import parse_signature
-
     groups, _ = parse_signature(file_definitions()[step].signature)
     wanted = [name for group in groups for name in group.names]
     own = [p.local.name for p in member.constant.params]
     return dict(zip(own, wanted, strict=True)) if len(own) == len(wanted) else {}
-
-
-def _renamed(roles: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in roles.items() if k != v}
 
 
 def _in_order(

@@ -6,7 +6,6 @@ of its binders: where one of its hypotheses does not hold, it claims nothing the
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -17,8 +16,16 @@ from obligations.confirm.tally import NUMERIC
 from obligations.confirm.whole import NetCheck
 from obligations.description import Net
 from obligations.errors import ObligationsError
-from obligations.lean import Call, Environment, Local, Typed, resolve, show, type_of
-from obligations.shadow import Evaluator, Predicate, Propositions, Values, net_values, sample_net
+from obligations.lean import Call, Environment, Local, head, is_proof, resolve, show
+from obligations.shadow import (
+    Evaluator,
+    Predicate,
+    Propositions,
+    Values,
+    net_values,
+    rng_for,
+    sample_net,
+)
 from obligations.statements import Obligation
 
 _VALUES: Mapping[str, tuple[int, ...]] = {"Nat": (1, 2, 3, 4, 7), "Bool": (False, True)}
@@ -51,13 +58,13 @@ def unmet(
     if constant is None or obligation.kind not in PROVED:
         return []
     net = net_check.derived.net
-    hypotheses = [p.local for p in constant.params if _is_proof(p.local)]
+    hypotheses = [p.local for p in constant.params if is_proof(p.local)]
     hypotheses = [h for h in hypotheses if not _as_sampled(h, net)]
     if not hypotheses:
         return []
     whole = None if obligation.block else net_check.whole
     evaluator = Evaluator(env, {**net_values(net, env, whole), **values})
-    propositions = Propositions(evaluator, np.random.default_rng(seed), predicate(evaluator))
+    propositions = Propositions(evaluator, rng_for(seed), predicate(evaluator))
     out: dict[str, None] = {}
     for bound in _samples(obligation, net_check, seed):
         sampled = scope_of(constant, bound, obligation.roles)
@@ -88,19 +95,9 @@ def _with_sizes(
     free = evaluator.free(hypothesis.type)
     fixed = {v.uid for other in free for v in evaluator.free(other.type)}
     for v in free:
-        for value in () if v.uid in fixed else _VALUES.get(_head(v.type), ()):
+        for value in () if v.uid in fixed else _VALUES.get(head(v.type), ()):
             shown = str(value).lower()
             yield f"at {v.name} = {shown}, which it leaves out", {**sampled, v.uid: value}
-
-
-def _head(type_: Typed) -> str:
-    found = resolve(type_)
-    return found.name if isinstance(found, Call) else ""
-
-
-def _is_proof(local: Local) -> bool:
-    kind = resolve(type_of(local.type))
-    return isinstance(kind, Call) and kind.name == "Prop"
 
 
 def _as_sampled(hypothesis: Local, net: Net) -> bool:
@@ -121,7 +118,7 @@ def _samples(obligation: Obligation, net_check: NetCheck, seed: int) -> Iterator
     if obligation.kind == "capstone":
         yield from (at.values for at in net_check.samples((seed,)))
     elif obligation.kind == "loss":
-        rng = np.random.default_rng([seed, zlib.crc32(b"loss")])
+        rng = rng_for(seed, "loss")
         point = sample_net(net_check.whole, rng)
         yield from net_check.loss_bindings(point)
     else:

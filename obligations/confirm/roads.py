@@ -7,7 +7,6 @@ forward written for itself. The roads share no code below the samples.
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -22,6 +21,7 @@ from obligations.shadow import (
     mask_length,
     random_mask,
     relative_error,
+    rng_for,
     tensor,
     type_shape,
     vjp,
@@ -111,7 +111,7 @@ def points(seeds: Iterable[int] = (0,)) -> Iterator[Point]:
 
 def point(operation: Operation, side: int, seed: int) -> Point:
     """Random numbers for an operation; its input is on both sides of each kink, none near one."""
-    rng = _rng(title(operation), side, seed)
+    rng = rng_for(seed, side, title(operation))
     sides = dict.fromkeys(operation.kernel.axes, side) if operation.kernel else {}
     # An axis of an operation that is yet to come.
     dims = {**dict.fromkeys(operation.symbols(), 3), **SIZES, **sides}
@@ -130,10 +130,6 @@ def point(operation: Operation, side: int, seed: int) -> Point:
     return Point(operation, dims, parameters, fixed, xs, dy)
 
 
-def _rng(name: str, side: int, seed: int) -> np.random.Generator:
-    return np.random.default_rng([seed, side, zlib.crc32(name.encode())])
-
-
 def _spread(rng: np.random.Generator, n: int) -> Array:
     """Values below 0, in (0, 6) and above 6, none within 0.1 of either."""
     low, span = np.array([-3.0, 0.1, 6.1]), np.array([2.9, 5.8, 3.0])
@@ -144,7 +140,7 @@ def _spread(rng: np.random.Generator, n: int) -> Array:
 
 def loss_point(loss: Loss, seed: int) -> Point:
     """Random numbers for a loss at random logits."""
-    rng = _rng(loss.word, 0, seed)
+    rng = rng_for(seed, 0, loss.word)
     n, k = SIZES["N"], SIZES["K"]
     fixed = loss.draw((*loss.data, *loss.constants), rng, n, k)
     x = rng.normal(0.0, 3.0, (1, n * k))

@@ -9,6 +9,7 @@ goes where its own name is, and a clause is the operation table's, filled for it
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,21 +25,22 @@ from obligations.lean import (
     ElabError,
     Environment,
     Items,
-    LetIn,
     Lit,
     Local,
     Op,
     Text,
     Typed,
+    calls,
     elaborate_declaration,
-    parts,
+    head,
     resolve,
     show,
     syntax as s,
     type_of,
+    unlet,
 )
 from obligations.ops import FLAG, STRINGS
-from obligations.shadow import Evaluator, Leaf, NotEvaluable, gradient_node
+from obligations.shadow import Evaluator, Leaf, NotEvaluable
 from obligations.statements import Deriver, Forward, Speller, binders, fill, vec
 
 COTANGENT = "cot₀"
@@ -47,9 +49,7 @@ COTANGENT = "cot₀"
 
 def field_of(term: Typed) -> str | None:
     """The last field of a path: ``W₁`` of ``p.W₁``; a variable's own name; else ``None``."""
-    term = resolve(term)
-    while isinstance(term, Local) and term.value is not None:
-        term = resolve(term.value)
+    term = unlet(term)
     if isinstance(term, Local):
         return term.name
     if isinstance(term, Call) and term.args and "." in term.name:
@@ -75,7 +75,7 @@ def misplaced(
     roles = roles or {}
     owners = {p.lean: p for site in fwd.sites.values() for p in site.parameters}
     seen: set[str] = set()
-    for call in _calls(term):
+    for call in calls(term):
         constant = env.find(call.name)
         if constant is None:
             continue
@@ -85,25 +85,6 @@ def misplaced(
             if note not in seen:
                 seen.add(note)
                 yield note
-
-
-def _calls(term: Typed) -> Iterator[Call]:
-    """Every application in ``term``; types are not looked into."""
-    stack = [term]
-    while stack:
-        at = resolve(stack.pop())
-        if isinstance(at, Local):
-            continue
-        if isinstance(at, Call):
-            yield at
-        if isinstance(at, Bound):
-            stack.append(at.body)
-        elif isinstance(at, LetIn):
-            stack.append(at.body)
-            if at.local.value is not None:
-                stack.append(at.local.value)
-        else:
-            stack.extend(reversed(list(parts(at))))
 
 
 def _together(
@@ -162,7 +143,7 @@ def misplaced_fields(term: Typed, env: Environment, net: Net) -> Iterator[str]:
         for name, field in group
     }
     loose = {field for _, field in fields.values()}
-    for call in _calls(term):
+    for call in calls(term):
         constant = env.find(call.name)
         if constant is None:
             continue
@@ -201,7 +182,7 @@ def expected_clauses(net: Net, block: Block, env: Environment) -> dict[str, Expe
             symbols = speller.symbols(site, **read, cot=s.Ident(COTANGENT))
             values = [
                 *deriver.parameter_binders(),
-                (FLAG, s.Ident("Bool")),
+                (FLAG, s.BOOL),
                 *deriver.option_binders(),
                 deriver.input_binder(),
                 (COTANGENT, vec(site.shape)),
@@ -209,17 +190,12 @@ def expected_clauses(net: Net, block: Block, env: Environment) -> dict[str, Expe
             groups, _ = deriver.frame(values, None, STRINGS)
             implicit = {n for g in groups if g.kind == "{" for n in g.names}
             missing = [w for w in deriver.widths() if w not in implicit]
-            groups = (groups[0], *binders([(w, s.Ident("Nat")) for w in missing], "{"), *groups[1:])
+            groups = (groups[0], *binders([(w, s.NAT) for w in missing], "{"), *groups[1:])
             forms = []
             for form in clause.forms():
-                try:
-                    forms.append(
-                        elaborate_declaration(
-                            env, "clause", groups, s.Ident("Prop"), fill(form.text, symbols)
-                        )
-                    )
-                except ElabError:
-                    continue
+                value = fill(form.text, symbols)
+                with suppress(ElabError):
+                    forms.append(elaborate_declaration(env, "clause", groups, s.PROP, value))
             covered = {p.symbol: p.lean for p in site.parameters}
             for symbol in clause.covers:
                 out[covered[symbol]] = Expected(tuple(forms))
@@ -235,13 +211,6 @@ def clause_difference(evaluator: Evaluator, leaf: Leaf, expected: Leaf) -> str |
     return _Alike(evaluator, leaf.scope, expected.scope).difference(
         leaf.statement, expected.statement, {}, ""
     )
-
-
-def node_name(leaf: Leaf) -> str:
-    """The gradient node's name."""
-    node = gradient_node(leaf.node)
-    assert node is not None
-    return node.name
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +230,7 @@ class _Alike:
                 if _same(found, wanted):
                     return None
                 return _told(slot, a, b)
-        a, b = _unlet(a), _unlet(b)
+        a, b = unlet(a), unlet(b)
         match a, b:
             case Local(uid=x), Local(uid=y):
                 if bound.get(x) == y:
@@ -273,7 +242,7 @@ class _Alike:
                 constant = self.evaluator.env.find(f)
                 params = [] if constant is None else [p.local.name for p in constant.params]
                 for i, (x, y) in enumerate(zip(xs, ys, strict=True)):
-                    if _is_type(x):
+                    if head(type_of(x)) == "Type":
                         continue
                     name = params[i] if i < len(params) else ""
                     found_there = self.difference(x, y, bound, name if name in _SHOWN else slot)
@@ -309,8 +278,7 @@ class _Alike:
         if isinstance(term, Call) and (term.name == "den" or term.name.startswith("SHlo.")):
             # A node is compared slot by slot: its value is what the numbers are about.
             return None
-        found = type_of(term)
-        if isinstance(found, Call) and found.name in ("Prop", "Type"):
+        if head(type_of(term)) in ("Prop", "Type"):
             return None
         value = self.evaluator.value(term, scope)
         return None if callable(value) else value
@@ -328,17 +296,6 @@ def _text(term: Typed) -> str:
 
 _SHOWN = frozenset((*_SYMBOLS, *STRINGS, FLAG, "x", "v", "cot", "e", "name"))
 """Slots a difference is reported at; what is inside another is reported at that."""
-
-
-def _is_type(term: Typed) -> bool:
-    found = type_of(term)
-    return isinstance(found, Call) and found.name == "Type"
-
-
-def _unlet(term: Typed) -> Typed:
-    while isinstance(term, Local) and term.value is not None:
-        term = resolve(term.value)
-    return term
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from obligations.errors import ObligationsError
 from obligations.ledger import BOUND, ERRORS, Row, Verdict, worst
 from obligations.ops import Array
+from obligations.shadow import Equation, relative_error
 from obligations.statements import Obligation
 
 Progress = Callable[[str], None]
@@ -32,6 +34,19 @@ class Tally:
         self.errors[column] = worst((self.errors.get(column, 0.0), error)) or 0.0
         if note and not error <= BOUND:
             self.notes[note] = None
+
+    def compare(self, column: str, got: Any, wanted: Array, about: str = "") -> None:
+        """Add what two arrays differ by; a note says where, and what it is about."""
+        got = np.asarray(got)
+        self.add(column, relative_error(got, wanted), about + where(got, wanted))
+
+    def equations(self, found: Iterable[Equation], about: str = "") -> float:
+        """Add what the sides of each equation differ by; the worst of these."""
+        worst = 0.0
+        for e in found:
+            worst = max(worst, e.error())
+            self.add("statement", e.error(), about + where(e.left, e.right))
+        return worst
 
     def over(self) -> bool:
         """Whether a column is over the bound."""

@@ -17,19 +17,19 @@ import numpy as np
 from obligations.confirm.block import scope_of
 from obligations.confirm.whole import NetCheck
 from obligations.ledger import BOUND, Ledger, Row, Verdict
-from obligations.ops import Array, environment
+from obligations.ops import Array
 from obligations.shadow import (
     STEP,
     Evaluator,
     Path,
-    WholeNet,
     leaves,
     net_values,
     node_magnitude,
     node_value,
+    rng_for,
     sample_net,
 )
-from obligations.statements import TRUE_SIZE, Derived, net_entries, whole_zero_reasons
+from obligations.statements import TRUE_SIZE, Derived, whole_zero_reasons
 
 Progress = Callable[[float, str], None]
 """Called with the share of the work that is done, and what is being done."""
@@ -93,16 +93,11 @@ def check_true_size(
     start = time.perf_counter()
     tell = progress or (lambda share, what: None)
     net = derived.net
-    env = environment(net_entries(net, TRUE_SIZE))
-    for obligation in derived.obligations:
-        d = obligation.declaration
-        env.declare(d.name, d.binders, d.type, d.value)
-    whole = WholeNet(net, TRUE_SIZE)
-    check = NetCheck(derived, TRUE_SIZE, env, whole)
+    check = NetCheck.build(derived, TRUE_SIZE)
+    env, whole = check.env, check.whole
     capstone = next(o for o in derived.obligations if o.kind == "capstone")
-    constant = env.find(capstone.name)
-    assert constant is not None
-    rng = np.random.default_rng([seed, 7])
+    constant = env[capstone.name]
+    rng = rng_for(seed, 7)
     tell(0.0, "sampling the net")
     point = sample_net(whole, rng, batch=batch, classes=10)
     done = SHARES["sample"]

@@ -76,13 +76,11 @@ def load_names(path: str) -> UserNames:
     return UserNames(entries, values)
 
 
-_NAMED = r"\s*([^\s(){}\[\]:]+)\s*(.*)\Z"
+_NAMED = re.compile(r"\s*([^\s(){}\[\]:]+)\s*(.*)\Z", re.DOTALL)
 
 
 def _split(path: str, key: object) -> tuple[str, str]:
-    match = (
-        re.match(r"\s*([^\s(){}\[\]:]+)\s*(.*)\Z", key, re.DOTALL) if isinstance(key, str) else None
-    )
+    match = _NAMED.match(key) if isinstance(key, str) else None
     if match is None or ":" not in match[2]:
         raise ObligationsError(f"{path}: NAMES has {key!r}, which is no name with its signature")
     source = Source(f"{path}, NAMES", str(key))

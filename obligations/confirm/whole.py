@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,9 +14,9 @@ from obligations.confirm.narrowing import narrowed
 from obligations.confirm.slots import (
     misplaced_fields,
 )
-from obligations.confirm.tally import Tally, where
+from obligations.confirm.tally import Tally
 from obligations.description import Net
-from obligations.lean import Declaration, Environment
+from obligations.lean import Constant, Declaration, Environment
 from obligations.ledger import Verdict, Zero
 from obligations.ops import FLAG, SEED, STRINGS, Array, environment
 from obligations.shadow import (
@@ -31,6 +30,7 @@ from obligations.shadow import (
     node_magnitude,
     node_value,
     relative_error,
+    rng_for,
     sample_net,
 )
 from obligations.statements import (
@@ -59,7 +59,7 @@ class NetSample:
     def direction(self, path: tuple[str, ...]) -> Array:
         """The direction of a tensor, the same whatever else is asked for."""
         if path not in self.directions:
-            rng = np.random.default_rng([self.seed, zlib.crc32(".".join(path).encode())])
+            rng = rng_for(self.seed, ".".join(path))
             self.directions[path] = rng.normal(size=self.point.weights.at(path).shape)
         return self.directions[path]
 
@@ -76,16 +76,17 @@ class NetCheck:
     """Whether the loss is the net's own or ``Σ g·logits``; as the net says where not given."""
 
     @classmethod
-    def build(cls, derived: Derived) -> NetCheck:
+    def build(cls, derived: Derived, by: Narrow | None = None) -> NetCheck:
+        """The check on the net scaled down, by its own ``scale`` line where not told otherwise."""
         net = derived.net
-        by = narrow(net)
+        by = by or narrow(net)
         env = environment(net_entries(net, by))
         check = cls(derived, by, env, WholeNet(net, by))
         for obligation in derived.obligations:
             d = obligation.declaration
             if not obligation.block and obligation.kind in ("capstone", "loss"):
                 d = check.scaled(d)
-            env.declare(d.name, d.binders, d.type, d.value)
+            env.add(d)
         return check
 
     def scaled(self, declaration: Declaration) -> Declaration:
@@ -129,8 +130,7 @@ class NetCheck:
         zeros: dict[str, Zero],
     ) -> None:
         """Each node of the capstone against the loss's derivative in its tensor."""
-        constant = self.env.find(obligation.name)
-        assert constant is not None
+        constant = self.env[obligation.name]
         for at in self.samples(seeds):
             tally.margin = min(tally.margin, at.point.worst)
             evaluator = Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
@@ -138,15 +138,22 @@ class NetCheck:
             found = list(leaves(evaluator, constant.type, scope))
             self.tensors(found, at, evaluator, tally, zeros)
             self.counted(found, tally)
-            tally.sizes[f"N={at.point.batch} {self.derived.net.classes}={at.point.classes}"] = None
+            self._at(at.point, tally)
+        self._placed(constant, tally)
+
+    def _placed(self, constant: Constant, tally: Tally) -> None:
+        """What no value depends on stands where it belongs."""
         for note in misplaced_fields(constant.type, self.env, self.derived.net):
             tally.worse(Verdict.FAILS, note)
+
+    def _at(self, point: NetPoint, tally: Tally) -> None:
+        tally.sizes[f"N={point.batch} {self.derived.net.classes}={point.classes}"] = None
 
     def samples(self, seeds: Iterable[int]) -> Iterator[NetSample]:
         """Per seed a point, and one more with masks where an option is on."""
         for seed in seeds:
             for dropped in (False, True) if _optional(self.derived.net) else (False,):
-                rng = np.random.default_rng([seed, zlib.crc32(f"net {dropped}".encode())])
+                rng = rng_for(seed, f"net {dropped}")
                 point = sample_net(self.whole, rng, dropped=dropped)
                 yield NetSample(seed, point, self.bindings(point, False))
 
@@ -248,16 +255,13 @@ class NetCheck:
 
     def loss_row(self, obligation: Obligation, seeds: Iterable[int], tally: Tally) -> None:
         """The loss lemma at every example and class."""
-        constant = self.env.find(obligation.name)
-        assert constant is not None
+        constant = self.env[obligation.name]
         for seed in seeds:
-            rng = np.random.default_rng([seed, zlib.crc32(b"loss")])
+            rng = rng_for(seed, "loss")
             point = sample_net(self.whole, rng, dropped=_optional(self.derived.net))
-            left, right = self.loss_sides(obligation, point)
-            tally.add("statement", relative_error(left, right), where(left, right))
-            tally.sizes[f"N={point.batch} {self.derived.net.classes}={point.classes}"] = None
-        for note in misplaced_fields(constant.type, self.env, self.derived.net):
-            tally.worse(Verdict.FAILS, note)
+            tally.compare("statement", *self.loss_sides(obligation, point))
+            self._at(point, tally)
+        self._placed(constant, tally)
 
     def loss_bindings(self, point: NetPoint) -> Iterator[dict[str, Any]]:
         """What the loss lemma binds, at every example and class of a point."""
@@ -266,8 +270,7 @@ class NetCheck:
 
     def loss_sides(self, obligation: Obligation, point: NetPoint) -> tuple[Array, Array]:
         """Both sides of the loss lemma at every example and class of a point."""
-        constant = self.env.find(obligation.name)
-        assert constant is not None
+        constant = self.env[obligation.name]
         evaluator = Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
         left, right = [], []
         for values in self.loss_bindings(point):

@@ -2,6 +2,7 @@ from .model import (
     Alias as Alias,
     Block as Block,
     Dim as Dim,
+    Graph as Graph,
     Group as Group,
     Kind as Kind,
     Layer as Layer,

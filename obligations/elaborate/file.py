@@ -10,10 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from obligations.confirm import NOTHING, STATING, UserNames, described, keys_of, stated_by
+from obligations.confirm import (
+    NOTHING,
+    UserNames,
+    described,
+    entries_of,
+    keyed,
+    keys_of,
+    stated_by,
+)
 from obligations.elaborate.net import Finding, Report, describe, elaborate
 from obligations.errors import InputError, Source, Span
 from obligations.lean import (
+    STATING,
     THEOREMS,
     Declaration,
     Environment,
@@ -21,7 +30,6 @@ from obligations.lean import (
     Lean,
     Tactic,
     candidates,
-    canonical,
     read,
     require_lean,
     respelled,
@@ -30,7 +38,6 @@ from obligations.lean import (
     tactics,
 )
 from obligations.ops import environment, library
-from obligations.statements import net_entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,23 +102,15 @@ def elaborate_file(
         The net cannot be read.
     """
     derived = described(net, source)
-    entries = dict(names.entries)
-    if derived is not None:
-        entries = {**net_entries(derived.net), **entries}
+    entries = entries_of(derived, names)
     known = {*library(), *entries}
     found = read(source).declarations
     keys = keys_of(found, known)
     declarations: list[Declaration] = []
     places: dict[str, Span] = {}
     skipped: dict[str, str] = {}
-    for d in found:
-        key = keys.get(canonical(d.full_name), "") if d.name else ""
-        if not key or key in places or key in skipped:
-            key = f"{d.kind}_at_line_{d.place.span.line}"
-        if d.kind not in STATING:
-            skipped[key] = d.kind
-            continue
-        stated = _declaration(key, d, keys, known)
+    for key, d in keyed(found, keys, "{}_at_line_{}"):
+        stated = _declaration(key, d, keys, known) if d.kind in STATING else None
         if stated is None:
             skipped[key] = d.kind
             continue

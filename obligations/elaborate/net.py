@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from obligations.errors import ObligationsError, Span
 from obligations.lean import (
@@ -29,12 +29,14 @@ from obligations.lean import (
     Region,
     core_text,
     elaborate_text,
+    errors,
+    parse_term,
+    printer,
     require_lean,
     syntax as s,
 )
-
-if TYPE_CHECKING:
-    from obligations.statements import Derived
+from obligations.ops import environment
+from obligations.statements import Derived, net_entries
 
 Status = Literal["elaborated", "refused", "waits", "outside"]
 Proof = Literal["none", "elaborated", "refused", "waits", "unchecked"]
@@ -136,9 +138,6 @@ def run(derived: Derived, *, kind: Kind = "auto", seconds: float = 60) -> Report
     LeanError
         There is no Lean (the message says how to get one), or it ran into a limit.
     """
-    from obligations.ops import environment
-    from obligations.statements import net_entries
-
     lean = require_lean(kind)
     return elaborate_net(derived, environment(net_entries(derived.net)), lean, seconds=seconds)
 
@@ -218,10 +217,9 @@ def _typed(
 def _findings(core: CoreText, messages: Iterable[Message]) -> dict[tuple[str, str], list[Finding]]:
     """The errors that stand on their own, by declaration and part."""
     out: dict[tuple[str, str], list[Finding]] = {}
-    for message in messages:
-        if message.severity == "error" and not message.follows:
-            region, finding = _finding(core, message)
-            out.setdefault((region.declaration, region.part), []).append(finding)
+    for message in errors(messages):
+        region, finding = _finding(core, message)
+        out.setdefault((region.declaration, region.part), []).append(finding)
     return out
 
 
@@ -280,8 +278,6 @@ def _verdict(
 
 def listing(report: Report, env: Environment) -> str:
     """The signatures Lean was given, in their order, to hold against the library."""
-    from obligations.lean import printer
-
     lines = []
     for name in report.signatures:
         (binders, type_), _ = env.sources[name]()
@@ -390,8 +386,6 @@ def notation(text: str) -> str:
 
 
 def _in_notation(lines: Sequence[str]) -> list[str]:
-    from obligations.lean import parse_term, printer
-
     text = "\n".join(lines)
     try:
         term = parse_term(re.sub(r"\?m\.(\d+)", r"?m\1", text))
@@ -402,35 +396,10 @@ def _in_notation(lines: Sequence[str]) -> list[str]:
 
 def _infix(term: s.Term) -> s.Term:
     """``term`` with the functions of the core form as the operators they stand for."""
-    match term:
-        case s.Ident("Real"):
-            return s.Ident("ℝ")
-        case s.App(fn, args):
-            new = tuple(
-                replace(a, value=_infix(a.value)) if isinstance(a, s.NamedArg) else _infix(a)
-                for a in args
-            )
-            return _operation(fn, new) or replace(term, fn=_infix(fn), args=new)
-        case s.Proj(inner, _):
-            return replace(term, term=_infix(inner))
-        case s.Bind(_, binders, body):
-            groups = tuple(
-                b if b.type is None else replace(b, type=_infix(b.type)) for b in binders
-            )
-            return replace(term, binders=groups, body=_infix(body))
-        case s.Let(_, type_, value, body):
-            known = None if type_ is None else _infix(type_)
-            return replace(term, type=known, value=_infix(value), body=_infix(body))
-        case s.Bin(_, left, right):
-            return replace(term, left=_infix(left), right=_infix(right))
-        case s.Un(_, inner):
-            return replace(term, term=_infix(inner))
-        case s.Ascribe(inner, type_):
-            return replace(term, term=_infix(inner), type=_infix(type_))
-        case s.Anon(items) | s.Tuple(items):
-            return replace(term, items=tuple(_infix(i) for i in items))
-        case _:
-            return term
+    if term == s.Ident("Real"):
+        return s.Ident("ℝ")
+    new = s.rebuilt(term, lambda part, _: _infix(part))
+    return (_operation(new.fn, new.args) if isinstance(new, s.App) else None) or new
 
 
 def _operation(fn: s.Term, args: tuple[s.Term | s.NamedArg, ...]) -> s.Term | None:
@@ -439,7 +408,7 @@ def _operation(fn: s.Term, args: tuple[s.Term | s.NamedArg, ...]) -> s.Term | No
     if len(plain) != len(args):
         return None
     if isinstance(fn, s.Proj) and fn.field in _METHODS and len(plain) == 1:
-        return s.Bin(_OPERATORS[fn.field], _infix(fn.term), plain[0])
+        return s.Bin(_OPERATORS[fn.field], fn.term, plain[0])
     if not isinstance(fn, s.Ident):
         return None
     before, _, last = fn.name.rpartition(".")

@@ -28,6 +28,7 @@ from .engine import (
     Message as Message,
     as_error as as_error,
     elaborate_text as elaborate_text,
+    errors as errors,
     require_lean as require_lean,
     run_project as run_project,
 )
@@ -41,9 +42,6 @@ from .parse import (
 from .printer import term as term
 from .rewrites import gives_instance as gives_instance, rewriting as rewriting, unproved as unproved
 from .scoping import (
-    ASSUMED as ASSUMED,
-    DEFINITIONS as DEFINITIONS,
-    THEOREMS as THEOREMS,
     candidates as candidates,
     canonical as canonical,
     resolve_name as resolve_name,
@@ -56,6 +54,7 @@ from .source import (
     FileDeclaration as FileDeclaration,
     LeanFile as LeanFile,
     Scope as Scope,
+    Slice as Slice,
     read as read,
     tokens as tokens,
 )
@@ -72,9 +71,20 @@ from .typed import (
     Op as Op,
     Text as Text,
     Typed as Typed,
+    calls as calls,
+    conjuncts as conjuncts,
+    head as head,
+    is_proof as is_proof,
     nat_value as nat_value,
     parts as parts,
     resolve as resolve,
     substitute as substitute,
     type_of as type_of,
+    unlet as unlet,
+)
+from .words import (
+    ASSUMED as ASSUMED,
+    DEFINITIONS as DEFINITIONS,
+    STATING as STATING,
+    THEOREMS as THEOREMS,
 )

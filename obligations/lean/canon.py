@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 
 from obligations.errors import Span
 from obligations.lean import syntax as s
+from obligations.lean.prelude import PLAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,6 @@ TELESCOPES = frozenset({"fun", "∀", "∃", "∑", "∏", "lets"})
 ABSENT = Node("absent", "")
 """A type or a value that is not written."""
 
-_ALIASES = {"ℕ": "Nat", "Real": "ℝ"}
 _MERGED = frozenset({"fun", "∀", "∃"})
 
 
@@ -161,7 +161,7 @@ class Canon:
             return node
         name = self.resolve(name)
         if self.through.notation:
-            name = _ALIASES.get(name, name)
+            name = PLAIN.get(name, name)
         return Node("name", name, (), 0, span)
 
     def _raw(self, tokens: tuple[str, ...], scope: Mapping[str, int], span: Span | None) -> Node:
@@ -185,12 +185,8 @@ class Canon:
         if op == "→" and self.through.notation:
             return self._bind(s.Bind("∀", (_anonymous(term.left),), term.right), scope, term.span)
         if op == "∧":
-            items = [self.term(term.left, scope)]
-            rest: s.Term = term.right
-            while isinstance(rest, s.Bin) and rest.op == "∧":
-                items.append(self.term(rest.left, scope))
-                rest = rest.right
-            return Node("∧", "", (*items, self.term(rest, scope)), 0, term.span)
+            items = tuple(self.term(i, scope) for i in s.conjuncts(term))
+            return Node("∧", "", items, 0, term.span)
         left, right = self.term(term.left, scope), self.term(term.right, scope)
         if self.through.arithmetic and left.kind == right.kind == "number":
             value = _computed(op, int(left.label), int(right.label))

@@ -25,17 +25,13 @@ from obligations.lean import syntax as s
 from obligations.lean.declaration import Declaration
 from obligations.lean.elab import Constant, Environment, Signature
 from obligations.lean.explicit import agreement
-from obligations.lean.prelude import CORE, PRELUDE
+from obligations.lean.prelude import CORE, EXCHANGED, FULL, PLAIN, PRELUDE
 from obligations.lean.proof import lemmas, proof_term
-
-BASE = {"ℝ": "Real", "ℕ": "Nat"}
-"""Names that are spelled differently after the prelude."""
 
 ALIASES: Mapping[str, str] = {"Vec": "Fin n → ℝ", "Mat": "Fin m → Vec n"}
 """What vectors and matrices are, over the binders of their signatures."""
 
 _ARITHMETIC = frozenset("+-*/")
-_SWAPPED = {">": "<", "≥": "≤"}
 _NUMBERS = frozenset(("Nat", "ℝ"))
 
 Types = Mapping[str, "s.Term | None"]
@@ -141,8 +137,8 @@ class Names:
 
     def fields(self, type_: s.Term | None, part: str) -> list[str]:
         """The constants that ``.part`` of a value may mean: one when its type is known."""
-        head = head_name(type_)
-        if head is not None:
+        head = s.head(type_)
+        if head:
             found = self.find(f"{head}.{part}")
             return [] if found is None else [found[0]]
         return [n for n in (*self.declared, *self.env.sources) if n.endswith(f".{part}")]
@@ -151,21 +147,14 @@ class Names:
 # -- the type of an operand --------------------------------------------------------------------
 
 
-def head_name(type_: s.Term | None) -> str | None:
-    """``Vec`` of ``Vec (N * n)``; ``None`` for an arrow and what is not known."""
-    if isinstance(type_, s.App):
-        type_ = type_.fn
-    return type_.name if isinstance(type_, s.Ident) else None
-
-
 def _applied(type_: s.Term | None, arguments: int) -> s.Term | None:
     """The type of a value of ``type_`` applied to as many arguments."""
     for _ in range(arguments):
         if isinstance(type_, s.Bin) and type_.op == "→":
             type_ = type_.right
-        elif head_name(type_) == "Vec":
-            type_ = s.Ident("ℝ")
-        elif head_name(type_) == "Mat":
+        elif s.head(type_) == "Vec":
+            type_ = s.REAL
+        elif s.head(type_) == "Mat":
             type_ = s.app("Vec", s.Hole())
         else:
             return None
@@ -202,7 +191,7 @@ def type_of(term: s.Term, types: Types, names: Names) -> s.Term | None:
         case s.Un("-" | "⁻¹", inner):
             return type_of(inner, types, names)
         case s.Bind("∑" | "∏"):
-            return s.Ident("ℝ")
+            return s.REAL
         case s.Ascribe(_, type_):
             return type_
         case s.Let(name, type_, value, body):
@@ -226,8 +215,8 @@ def _of_name(name: str, arguments: int, types: Types, names: Names) -> s.Term | 
 
 
 def _of_field(type_: s.Term | None, part: str, arguments: int, names: Names) -> s.Term | None:
-    head = head_name(type_)
-    found = None if head is None else names.find(f"{head}.{part}")
+    head = s.head(type_)
+    found = names.find(f"{head}.{part}") if head else None
     return None if found is None else _of_constant(found[1], arguments + 1)
 
 
@@ -352,8 +341,8 @@ class Writer:
                 self._mention(self.names.fields(type_, part))
                 type_ = _of_field(type_, part, 0, self.names)
             return name
-        if name in BASE:
-            return BASE[name]
+        if name in FULL:
+            return FULL[name]
         found = self.names.find(name)
         if found is None:
             if name not in provided():
@@ -475,8 +464,8 @@ class Writer:
         if op in _ARITHMETIC or op in ("<", "≤", ">", "≥"):
             found = type_of(left, types, self.names) or type_of(right, types, self.names)
             numbers = _number(found) or (want if op in _ARITHMETIC else None) or "Nat"
-            if op in _SWAPPED:
-                op, left, right = _SWAPPED[op], right, left
+            if op in EXCHANGED:
+                op, left, right = EXCHANGED[op], right, left
             name = self._operator(op, numbers, term)
         else:
             name = self._operator(op, "", term)
@@ -487,7 +476,7 @@ class Writer:
         yield _Part(right, types, numbers, closed=True)
 
     def _operator(self, op: str, numbers: str, term: s.Term) -> str:
-        name = CORE.get((op, BASE.get(numbers, numbers)))
+        name = CORE.get((op, FULL.get(numbers, numbers)))
         if name is None:
             raise Outside(f"the operator {op}", term.span)
         return name
@@ -495,8 +484,8 @@ class Writer:
 
 def _number(type_: s.Term | None) -> str | None:
     """``Nat`` or ``ℝ`` where a type is one of them."""
-    name = head_name(type_)
-    name = {"ℕ": "Nat", "Real": "ℝ"}.get(name or "", name)
+    name = s.head(type_)
+    name = PLAIN.get(name, name)
     return name if name in _NUMBERS else None
 
 
@@ -583,7 +572,7 @@ def _signatures(
     out = Writer(names)
     order: list[str] = []
     regions: list[Region] = []
-    begun: set[str] = set(provided()) | set(BASE) | set(declared)
+    begun: set[str] = set(provided()) | set(FULL) | set(declared)
     # A name is taken up twice: first for what it mentions, then to be written.
     stack = [(name, False) for name in reversed(list(used))]
     while stack:
@@ -606,7 +595,7 @@ def _signature(out: Writer, name: str) -> None:
     (binders, type_), definition = out.names.env.sources[name]()
     if name in ALIASES:
         definition = _alias(name)
-    alias = definition is not None and head_name(type_) == "Type"
+    alias = definition is not None and s.head(type_) == "Type"
     out.write(f"@[reducible] def {name}" if alias else f"axiom {name}")
     types = out.binders(binders, {})
     out.write(" : ")

@@ -33,3 +33,8 @@ class Declaration:
     proof: tuple[Tactic, ...] = ()
     attributes: tuple[str, ...] = ()
     doc: str = ""
+
+    @property
+    def term(self) -> Term:
+        """The value it has, or what it states where it has none."""
+        return self.type if self.value is None else self.value

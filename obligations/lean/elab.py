@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from obligations.errors import ObligationsError, Span, nearest
-from obligations.lean import syntax as s
+from obligations.lean import syntax as s, typed
+from obligations.lean.declaration import Declaration
 from obligations.lean.typed import (
     BOOL,
     NAT,
@@ -32,6 +33,7 @@ from obligations.lean.typed import (
     Text,
     Typed,
     nat_value,
+    rebuilt,
     resolve,
     substitute,
     type_of,
@@ -74,6 +76,11 @@ class Constant:
     params: tuple[Param, ...]
     type: Typed
     body: Typed | None = None
+
+    @property
+    def term(self) -> Typed:
+        """The value it has, or what it states where it has none."""
+        return self.type if self.body is None else self.body
 
 
 BASE_TYPES: Mapping[str, Typed] = {
@@ -126,6 +133,12 @@ class Environment:
             return self.find(name.removeprefix("Proofs."))
         return None
 
+    def __getitem__(self, name: str) -> Constant:
+        """The constant spelled ``name`` here, where there must be one."""
+        found = self.find(name)
+        assert found is not None, name
+        return found
+
     def declare(
         self,
         name: str,
@@ -137,6 +150,14 @@ class Environment:
         constant = elaborate_declaration(self, name, binders, type_, body)
         self.constants[name] = constant
         return constant
+
+    def add(self, d: Declaration) -> Constant:
+        """:meth:`declare` for a whole declaration, its proof left aside."""
+        return self.declare(d.name, d.binders, d.type, d.value)
+
+    def elaborated(self, d: Declaration) -> Constant:
+        """What :meth:`add` would add."""
+        return elaborate_declaration(self, d.name, d.binders, d.type, d.value)
 
     def names(self) -> Iterable[str]:
         """Every name that could be meant."""
@@ -177,56 +198,23 @@ class _Zonk:
         self.locals: dict[int, Local] = {}
 
     def local(self, local: Local) -> Local:
-        new = Local(
-            local.name,
-            self.term(local.type),
-            None if local.value is None else self.term(local.value),
-            local.uid,
-        )
+        value = None if local.value is None else self.term(local.value)
+        new = Local(local.name, self.term(local.type), value, local.uid)
         self.locals[local.uid] = new
         return new
 
-    def type(self, type_: Typed) -> Typed:
-        return type_ if isinstance(type_, Call) and not type_.args else self.term(type_)
-
     def term(self, term: Typed) -> Typed:
         term = resolve(term)
-        match term:
-            case Meta(name):
-                raise ElabError(f"the implicit argument '{name}' cannot be inferred", None)
-            case Local(uid=uid):
-                return self.locals.get(uid, term)
-            case Lit(value, type_):
-                return Lit(value, self.type(type_))
-            case Call(name, args, type_, named):
-                if not args:
-                    return term
-                return Call(
-                    name,
-                    tuple(self.term(a) for a in args),
-                    None if type_ is None else self.type(type_),
-                    named,
-                )
-            case Apply(fn, arg, type_):
-                return Apply(self.term(fn), self.term(arg), self.type(type_))
-            case Bound(kind, local, body, type_, binder):
-                new = self.local(local)
-                return Bound(
-                    kind, new, self.term(body), None if type_ is None else self.type(type_), binder
-                )
-            case LetIn(local, body, type_):
-                new = self.local(local)
-                return LetIn(new, self.term(body), self.type(type_))
-            case Op(op, left, right, type_):
-                return Op(op, self.term(left), self.term(right), self.type(type_))
-            case Items(items, type_):
-                return Items(tuple(self.term(i) for i in items), self.type(type_))
-            case _:
-                return term
+        if isinstance(term, Meta):
+            raise ElabError(f"the implicit argument '{term.name}' cannot be inferred", None)
+        if isinstance(term, Local):
+            return self.locals.get(term.uid, term)
+        return rebuilt(term, self.term, self.local)
 
 
 _RELATIONS = frozenset(["=", "≠", "<", "≤", ">", "≥"])
-_LOGIC = frozenset(["∧", "∨", "↔"])
+_SORTS: Mapping[str, Typed] = {"∧": PROP, "∨": PROP, "↔": PROP, "×": TYPE}
+"""Operations on statements and on types, with what their operands are."""
 _ARITHMETIC = frozenset(["+", "-", "*", "/", "^"])
 
 
@@ -267,7 +255,7 @@ class _Elab:
     def type(self, term: s.Term, scope: Mapping[str, Local]) -> Typed:
         """Elaborate ``term``, which must be a type or a statement."""
         found = self.term(term, scope, None)
-        if _head(type_of(found)) not in ("Type", "Prop"):
+        if typed.head(type_of(found)) not in ("Type", "Prop"):
             raise ElabError(
                 f"'{_brief(term)}' has type {show(type_of(found))}, expected a type or a statement",
                 term.span,
@@ -276,7 +264,7 @@ class _Elab:
 
     def fit(self, found: Typed, expected: Typed, term: s.Term) -> None:
         if not self.unify(type_of(found), expected):
-            if (_head(type_of(found)), _head(expected)) in _COERCED:
+            if (typed.head(type_of(found)), typed.head(expected)) in _COERCED:
                 raise OutsideFragment(
                     f"'{_brief(term)}' has type {show(type_of(found))}, expected {show(expected)}: "
                     "the coercion that Lean puts in is not evaluated",
@@ -296,7 +284,7 @@ class _Elab:
                 if isinstance(type_, Meta):
                     self.unify(type_, NAT)
                     type_ = NAT
-                if not (type_ is NAT or type_ is REAL or _head(type_) in ("Fin", "Nat", "ℝ")):
+                if not (type_ is NAT or type_ is REAL or typed.head(type_) in ("Fin", "Nat", "ℝ")):
                     raise ElabError(f"{value} is a number, expected {show(type_)}", term.span)
                 return Lit(value, type_)
             case s.Str(value):
@@ -376,9 +364,8 @@ class _Elab:
         expected: Typed | None,
     ) -> Typed:
         if at == len(names):
-            return self.term(
-                term.body, scope, expected if term.quantifier == "fun" else _want(term)
-            )
+            inside = {"fun": expected, "∑": REAL, "∏": REAL}.get(term.quantifier)
+            return self.term(term.body, scope, inside)
         name, group = names[at]
         kind = term.quantifier
         if kind not in ("fun", "∀", "∑"):
@@ -408,43 +395,30 @@ class _Elab:
         body = self._bind(term, names, at + 1, inner_scope, None)
         if kind in ("∑", "∏"):
             return Bound(kind, local, body, REAL)
-        is_prop = resolve(type_of(body)) is PROP or _head(type_of(body)) == "Prop"
+        is_prop = typed.head(type_of(body)) == "Prop"
         return Bound("∀" if is_prop else "Pi", local, body, PROP if is_prop else TYPE)
 
     def infix(self, term: s.Bin, scope: Mapping[str, Local], expected: Typed | None) -> Typed:
         op = term.op
-        if op in _ARITHMETIC:
-            want = expected
-            if want is not None and isinstance(want, Meta):
-                want = None
+        if op in _ARITHMETIC or op in _RELATIONS:
+            want = None if op in _RELATIONS or isinstance(expected, Meta) else expected
+            # A numeral is of the type that the other side has.
             if isinstance(term.left, s.Num) and not isinstance(term.right, s.Num):
                 right = self.term(term.right, scope, want)
                 left = self.term(term.left, scope, type_of(right))
             else:
                 left = self.term(term.left, scope, want)
                 right = self.term(term.right, scope, type_of(left))
-            return Op(op, left, right, type_of(left))
-        if op in _RELATIONS:
-            if isinstance(term.left, s.Num) and not isinstance(term.right, s.Num):
-                right = self.term(term.right, scope, None)
-                left = self.term(term.left, scope, type_of(right))
-            else:
-                left = self.term(term.left, scope, None)
-                right = self.term(term.right, scope, type_of(left))
-            return Op(op, left, right, PROP)
-        if op in _LOGIC:
-            return Op(
-                op, self.term(term.left, scope, PROP), self.term(term.right, scope, PROP), PROP
-            )
-        if op == "×":
-            return Op(
-                op, self.term(term.left, scope, TYPE), self.term(term.right, scope, TYPE), TYPE
-            )
+            return Op(op, left, right, PROP if op in _RELATIONS else type_of(left))
+        if op in _SORTS:
+            sort = _SORTS[op]
+            left = self.term(term.left, scope, sort)
+            return Op(op, left, self.term(term.right, scope, sort), sort)
         if op == "→":
             left = self.term(term.left, scope, None)
             local = Local("_", left)
             right = self.term(term.right, scope, None)
-            is_prop = _head(type_of(right)) == "Prop"
+            is_prop = typed.head(type_of(right)) == "Prop"
             return Bound("∀" if is_prop else "Pi", local, right, PROP if is_prop else TYPE)
         if op == "∘":
             a, b, c = (Meta(n, TYPE) for n in "αβγ")
@@ -476,8 +450,8 @@ class _Elab:
                 )
             return found if tail else self.apply_all(found, args, scope, term)
         if isinstance(head, s.DotIdent):
-            type_name = _head(expected)
-            constant = None if type_name is None else self.env.find(f"{type_name}.{head.name}")
+            type_name = typed.head(expected)
+            constant = self.env.find(f"{type_name}.{head.name}") if type_name else None
             if constant is None:
                 raise UnknownName(f".{head.name}", head.span)
             return self.constant(constant, args, scope, expected, term)
@@ -516,8 +490,8 @@ class _Elab:
         term: s.Term,
     ) -> Typed:
         type_ = type_of(value)
-        type_name = _head(type_)
-        constant = None if type_name is None else self.env.find(f"{type_name}.{part}")
+        type_name = typed.head(type_)
+        constant = self.env.find(f"{type_name}.{part}") if type_name else None
         if constant is None:
             known = [
                 n.removeprefix(f"{type_name}.")
@@ -649,7 +623,7 @@ class _Elab:
         term = _whnf(term)
         if isinstance(term, Call):
             constant = self.env.constants.get(term.name)
-            stands = constant is not None and _head(constant.type) == "Type"
+            stands = constant is not None and typed.head(constant.type) == "Type"
             if stands and constant is not None and constant.body is not None:
                 values = {p.local.uid: a for p, a in zip(constant.params, term.args, strict=False)}
                 if len(values) == len(constant.params):
@@ -673,7 +647,7 @@ class _Elab:
             case Call(f, xs), Call(g, ys) if f == g and len(xs) == len(ys):
                 return all(self.unify(x, y) for x, y in zip(xs, ys, strict=True))
             case Op(f, x1, x2, t), Op(g, y1, y2) if f == g:
-                if _head(t) == "Nat":
+                if typed.head(t) == "Nat":
                     left, right = nat_value(a), nat_value(b)
                     if left is not None and right is not None:
                         return left == right
@@ -746,17 +720,6 @@ def _pi(remaining: tuple[Param, ...], result: Typed, values: dict[int, Typed]) -
     return out
 
 
-def _want(term: s.Bind) -> Typed | None:
-    return REAL if term.quantifier in ("∑", "∏") else None
-
-
-def _head(term: Typed | None) -> str | None:
-    if term is None:
-        return None
-    term = resolve(term)
-    return term.name if isinstance(term, Call) else None
-
-
 def _whnf(term: Typed) -> Typed:
     """Unfold what Lean's reducible definitions unfold: ``Vec n`` is ``Fin n → ℝ`` and so on."""
     term = resolve(term)
@@ -803,7 +766,7 @@ def _show(term: Typed | None, level: int) -> str:
             if not args:
                 return name
             structure, dot, part = name.rpartition(".")
-            if dot and _head(type_of(args[-1])) == structure:
+            if dot and typed.head(type_of(args[-1])) == structure:
                 return f"{_show(args[-1], 100)}.{part}"
             text = " ".join([name, *(_show(a, 100) for a in args)])
             return f"({text})" if level >= 100 else text

@@ -23,6 +23,7 @@ from typing import Any, Literal, get_args
 
 from obligations.errors import InputError, ObligationsError, Source, Span
 from obligations.lean.prelude import PRELUDE
+from obligations.lean.words import DECLARING, MODIFIERS
 
 Kind = Literal["auto", "path", "package"]
 Severity = Literal["information", "warning", "error"]
@@ -49,11 +50,11 @@ _OUT_OF_MEMORY = re.compile(
 )
 # Lean stops at 100 errors otherwise, and what comes after would pass for accepted.
 _ALL_ERRORS = "-DmaxErrors=0"
+_BEGINS = "|".join(sorted({*DECLARING, "namespace", "section", "end"}, reverse=True))
 _DECLARATION = re.compile(
     r"^[ \t]*(?:@\[[^\]]*\]\s*)?"
-    r"(?:(?:noncomputable|private|protected|unsafe|partial|local|scoped)\s+)*"
-    r"(?P<keyword>def|abbrev|axiom|theorem|lemma|opaque|structure|class|inductive|instance"
-    r"|namespace|section|end)\b[ \t]*(?P<name>(?:«[^»]*»|[^\s({\[⦃:«])*)",
+    rf"(?:(?:{'|'.join(MODIFIERS)})\s+)*"
+    rf"(?P<keyword>{_BEGINS})\b[ \t]*(?P<name>(?:«[^»]*»|[^\s({{\[⦃:«])*)",
     re.MULTILINE,
 )
 _UNKNOWN = re.compile(r"Unknown (?:identifier|constant) `([^`]+)`")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from obligations.lean.elab import Constant, Param
-from obligations.lean.prelude import CORE
+from obligations.lean.prelude import CORE, EXCHANGED, FULL
 from obligations.lean.typed import (
     Apply,
     Bound,
@@ -27,9 +27,7 @@ from obligations.lean.typed import (
     type_of,
 )
 
-_SPELLED = {"ℝ": "Real", "ℕ": "Nat"}
 _SORTS = frozenset(("Type", "Prop"))
-_SWAPPED = {">": "<", "≥": "≤"}
 
 Scope = dict[int, str]
 """What each local, by its ``uid``, is called in the text."""
@@ -110,7 +108,7 @@ def _expand(term: Typed, scope: Scope, used: set[str]) -> Sequence[str | _Part]:
             used.add(name)
             if name in _SORTS:
                 return (name,)
-            out: list[str | _Part] = [f"(@{_SPELLED.get(name, name)}"]
+            out: list[str | _Part] = [f"(@{FULL.get(name, name)}"]
             for arg in args:
                 out += [" ", _Part(arg, scope)]
             return (*out, ")")
@@ -119,9 +117,8 @@ def _expand(term: Typed, scope: Scope, used: set[str]) -> Sequence[str | _Part]:
         case Bound():
             return _bound(term, scope)
         case LetIn(local, body):
-            assert local.value is not None
             inner = dict(scope)
-            bound = (_Part(local.type, scope), " := ", _Part(local.value, scope))
+            bound = (_Part(local.type, scope), " := ", _Part(term.value, scope))
             name = _name(local, inner)
             return (f"(let {name} : ", *bound, "; ", _Part(body, inner), ")")
         case Op():
@@ -153,10 +150,10 @@ def _bound(term: Bound, scope: Scope) -> Sequence[str | _Part]:
 
 def _operation(term: Op, scope: Scope) -> Sequence[str | _Part]:
     op, left, right = term.op, term.left, term.right
-    if op in _SWAPPED:
-        op, left, right = _SWAPPED[op], right, left
+    if op in EXCHANGED:
+        op, left, right = EXCHANGED[op], right, left
     numbers = type_of(left)
-    on = _SPELLED.get(numbers.name, numbers.name) if isinstance(numbers, Call) else ""
+    on = FULL.get(numbers.name, numbers.name) if isinstance(numbers, Call) else ""
     match resolve(left):
         case Lit(0) if op == "-" and on == "Real":
             # How a sign is read; see `obligations.lean.elab`.

@@ -102,18 +102,6 @@ def parse_signature(
     return result  # type: ignore[no-any-return]
 
 
-def parse_binders(
-    text: str, source: Source | None = None, at: Span | None = None, *, lenient: bool = False
-) -> tuple[Binder, ...]:
-    """The binders of ``(N h w : Nat) {c : Nat}``, possibly none; see :func:`parse_term`."""
-    if not text.strip():
-        return ()
-    result = _parse("telescope", text, source, at, lenient)
-    if isinstance(result, Raw):
-        return (Binder((), result, "", span=result.span),)
-    return result  # type: ignore[no-any-return]
-
-
 # ---- from text to tokens ----
 
 _OPEN = {

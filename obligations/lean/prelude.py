@@ -132,6 +132,15 @@ axiom Prod.fst {α : Type u} {β : Type v} (self : Prod α β) : α
 axiom Prod.snd {α : Type u} {β : Type v} (self : Prod α β) : β
 """
 
+FULL: Mapping[str, str] = MappingProxyType({"ℝ": "Real", "ℕ": "Nat"})
+"""What a sign for numbers is called after the prelude."""
+
+PLAIN: Mapping[str, str] = MappingProxyType({"ℕ": "Nat", "Real": "ℝ"})
+"""The one spelling of each kind of numbers that terms are compared by."""
+
+EXCHANGED: Mapping[str, str] = MappingProxyType({">": "<", "≥": "≤"})
+"""Relations that are others with their sides exchanged."""
+
 CORE: Mapping[tuple[str, str], str] = MappingProxyType(
     {
         ("∧", ""): "And",

@@ -44,7 +44,7 @@ def proof_term(declaration: Declaration, declared: Declared) -> s.Term | str:
     while steps and (words := _words(steps[0], "unfold")) is not None:
         unfolded += words
         steps.pop(0)
-    head = _head(statement)
+    head = s.head(statement)
     if head in unfolded and head in declared and declared[head][1] is None:
         return f"it unfolds {head}, whose body is refused"
     wrap: list[tuple[str, s.Term | None, s.Term]] = []
@@ -64,15 +64,7 @@ def proof_term(declaration: Declaration, declared: Declared) -> s.Term | str:
     term = _exact(steps[0]) if len(steps) == 1 else _clauses(steps)
     if term is None:
         return "it is a tactic proof"
-    for name, type_, value in reversed(wrap):
-        term = s.Let(name, type_, value, term)
-    return term
-
-
-def _head(statement: s.Term) -> str:
-    """The constant a statement applies, or the empty string."""
-    fn = statement.fn if isinstance(statement, s.App) else statement
-    return fn.name if isinstance(fn, s.Ident) else ""
+    return s.lets(wrap, term)
 
 
 def _words(tactic: Tactic, word: str) -> list[str] | None:
@@ -123,7 +115,7 @@ def _unfold(
 ) -> s.Term | None:
     """The body of the definition that heads ``statement``, at its arguments."""
     args = statement.args if isinstance(statement, s.App) else ()
-    head = _head(statement)
+    head = s.head(statement)
     if head not in names or head not in declared:
         return None
     (groups, _), body = declared[head]

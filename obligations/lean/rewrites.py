@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import re
 
-from obligations.lean.scoping import ASSUMED, DEFINITIONS
 from obligations.lean.source import Command, FileDeclaration, LeanFile, tokens
-
-_SYNTAX = "notation notation3 infix infixl infixr prefix postfix macro macro_rules syntax elab"
-REWRITING = frozenset([*_SYNTAX.split(), "elab_rules", "include", "omit", "#exit"])
-"""Commands that change what the text after them means."""
+from obligations.lean.words import ASSUMED, DEFINITIONS, REWRITING
 
 _CLASSES = (
     "BEq Decidable DecidableEq DecidablePred DecidableRel Fact Fintype Hashable Inhabited IsEmpty "

@@ -13,18 +13,10 @@ from dataclasses import replace
 from obligations.lean import syntax as s
 from obligations.lean.parse import parse_slice
 from obligations.lean.source import FileDeclaration, Open, Scope, Slice
+from obligations.lean.words import THEOREMS
 
 LIBRARY = ("Proofs", "StableHLO", "IR", "BackLinks")
 """Namespaces of the library that the tables leave out of a name."""
-
-THEOREMS = frozenset({"theorem", "lemma", "example"})
-"""Kinds whose body is a proof."""
-
-DEFINITIONS = frozenset({"def", "abbrev", "instance", "irreducible_def"})
-"""Kinds whose body is a value."""
-
-ASSUMED = frozenset({"axiom", "opaque", "proof_wanted"})
-"""Kinds with a statement and no body that counts."""
 
 
 def canonical(name: str) -> str:
@@ -86,53 +78,20 @@ def resolve_name(name: str, scope: Scope, known: Collection[str]) -> str | None:
 
 def respelled(term: s.Term, bound: frozenset[str], spell: Callable[[str], str]) -> s.Term:
     """``term`` with every name that is not ``bound`` in it spelled anew."""
-    match term:
-        case s.Ident(name):
-            first = name.split(".")[0]
-            return term if name in bound or first in bound else replace(term, name=spell(name))
-        case s.App(fn, args):
-            new = tuple(
-                replace(a, value=respelled(a.value, bound, spell))
-                if isinstance(a, s.NamedArg)
-                else respelled(a, bound, spell)
-                for a in args
-            )
-            return replace(term, fn=respelled(fn, bound, spell), args=new)
-        case s.Proj(inner, _) | s.Un(_, inner):
-            return replace(term, term=respelled(inner, bound, spell))
-        case s.Bind(_, binders, body):
-            groups, inside = respelled_binders(binders, bound, spell)
-            return replace(term, binders=groups, body=respelled(body, inside, spell))
-        case s.Let(name, type_, value, body):
-            return replace(
-                term,
-                type=None if type_ is None else respelled(type_, bound, spell),
-                value=respelled(value, bound, spell),
-                body=respelled(body, bound | {name}, spell),
-            )
-        case s.Bin(_, left, right):
-            return replace(
-                term, left=respelled(left, bound, spell), right=respelled(right, bound, spell)
-            )
-        case s.Ascribe(inner, type_):
-            return replace(
-                term, term=respelled(inner, bound, spell), type=respelled(type_, bound, spell)
-            )
-        case s.Anon(items) | s.Tuple(items):
-            return replace(term, items=tuple(respelled(i, bound, spell) for i in items))
-    return term
+    if isinstance(term, s.Ident):
+        taken = term.name in bound or term.name.split(".")[0] in bound
+        return term if taken else replace(term, name=spell(term.name))
+    return s.rebuilt(term, lambda part, names: respelled(part, bound.union(names), spell))
 
 
 def respelled_binders(
     binders: tuple[s.Binder, ...], bound: frozenset[str], spell: Callable[[str], str]
 ) -> tuple[tuple[s.Binder, ...], frozenset[str]]:
     """Binders with their types spelled anew, and what is bound under them."""
-    out = []
-    for group in binders:
-        type_ = None if group.type is None else respelled(group.type, bound, spell)
-        out.append(replace(group, type=type_))
-        bound = bound.union(group.names)
-    return tuple(out), bound
+    groups, own = s.rebuilt_binders(
+        binders, lambda part, names: respelled(part, bound.union(names), spell)
+    )
+    return groups, bound.union(own)
 
 
 # -- variables ---------------------------------------------------------------------------------
@@ -189,17 +148,9 @@ def _entries(variables: tuple[Slice, ...]) -> list[tuple[str, s.Binder]]:
 
 
 def _mentioned(declaration: FileDeclaration, own: tuple[s.Binder, ...]) -> set[str]:
-    out: set[str] = set()
-    for group in own:
-        out |= set() if group.type is None else names_in(group.type)
-    statement = declaration.statement()
-    if statement is not None:
-        out |= names_in(statement)
-    if declaration.kind not in THEOREMS:
-        value = declaration.value()
-        if value is not None:
-            out |= names_in(value)
-    return out
+    value = None if declaration.kind in THEOREMS else declaration.value()
+    terms = (*(group.type for group in own), declaration.statement(), value)
+    return {name for term in terms if term is not None for name in names_in(term)}
 
 
 def names_in(term: s.Term) -> set[str]:

@@ -18,6 +18,17 @@ from typing import Literal
 from obligations.errors import Source
 from obligations.lean.parse import TextSpan, blank_comments, parse_slice, slice_tokens
 from obligations.lean.syntax import Binder, Raw, Term
+from obligations.lean.words import (
+    ANY,
+    BEFORE,
+    BODILESS,
+    CONSTRUCTED,
+    DECLARING,
+    FIELDED,
+    GOING_ON,
+    MODIFIERS,
+    RESERVED,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,13 +147,11 @@ class FileDeclaration:
         Where the name stands; the word when there is no name.
     modifiers, attributes
         ``("private", "noncomputable")``, and ``("simp", "reducible")`` as written in ``@[…]``.
-    docstring
-        With its signs.
-    universes, binders_at, type_at, body_at, tail_at
-        ``{u v}`` after the name, the binder groups, what follows the ``:``, the body after
-        ``body_kind``, and what follows that (``where``, ``termination_by``, ``deriving`` …).
+    binders_at, type_at, body_at, tail_at
+        The binder groups, what follows the ``:``, the body after ``body_kind``, and what follows
+        that (``where``, ``termination_by``, ``deriving`` …).
     scope
-        What is in force where it stands; see :attr:`namespace`, :attr:`opens`, :attr:`variables`.
+        What is in force where it stands; see :attr:`variables`.
     within
         What comes before it with an ``in``: ``set_option maxHeartbeats 0 in``.
     """
@@ -154,8 +163,6 @@ class FileDeclaration:
     place: Slice
     modifiers: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
-    docstring: Slice | None = None
-    universes: Slice | None = None
     binders_at: Slice | None = None
     type_at: Slice | None = None
     body_kind: BodyKind = ""
@@ -163,16 +170,6 @@ class FileDeclaration:
     tail_at: Slice | None = None
     scope: Scope = field(default_factory=Scope, repr=False)
     within: tuple[Slice, ...] = ()
-
-    @property
-    def namespace(self) -> str:
-        """The namespace around it, ``""`` at the top."""
-        return self.scope.namespace
-
-    @property
-    def opens(self) -> tuple[Open, ...]:
-        """Every ``open`` in force, outermost first."""
-        return tuple(s.opened for s in self.scope.chain() if s.opened is not None)
 
     @property
     def variables(self) -> tuple[Slice, ...]:
@@ -211,7 +208,6 @@ class LeanFile:
 
     source: Source
     imports: tuple[Import, ...]
-    opens: tuple[Open, ...]
     declarations: tuple[FileDeclaration, ...]
     others: tuple[Command, ...]
     pieces: tuple[Slice, ...] = field(repr=False)
@@ -227,42 +223,7 @@ def _term(at: Slice) -> Term:
     return found  # type: ignore[no-any-return]
 
 
-# ---- the words of commands ----
-
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_MODIFIERS = _words(
-    "private protected noncomputable unsafe partial nonrec local scoped public meta"
-)
-_DECLARATIONS = _words(
-    "theorem lemma def abbrev structure class inductive coinductive instance axiom example opaque "
-    "irreducible_def proof_wanted"
-) | {"class inductive", "class abbrev"}
-# Never inside a term or a tactic, so they begin a command wherever they stand outside brackets.
-_RESERVED = _words("theorem def abbrev structure inductive axiom namespace")
-# These stand in terms and tactics too (`open Foo in simp`), or may name a field: they begin a
-# command only where a command can be told from the layout.
-_COMMANDS = _words(
-    "alias assert_not_exists attribute builtin_initialize compile_inductive declare_syntax_cat "
-    "deriving elab elab_rules end export include infix infixl infixr initialize library_note macro "
-    "macro_rules module mutual notation notation3 omit open postfix prefix prelude import "
-    "register_simp_attr run_cmd run_elab run_meta section set_option simproc syntax unif_hint "
-    "universe universes unset_option unseal seal variable variables"
-)
-_ANY = _MODIFIERS | _DECLARATIONS | _RESERVED | _COMMANDS
-# Words at the first column that go on with the declaration above them.
-_GOES_ON = _words(
-    "where with then else extends at from in using by fun do let have show exact match calc if "
-    "termination_by decreasing_by decreasing_with"
-)
-# Nothing follows these in their own command that could be mistaken for another one.
-_BODILESS = _words(
-    "namespace section end open import variable variables universe mutual set_option include omit "
-    "prelude module"
-)
+# ---- what is looked for ----
 
 _WORD = r"[^\W\d][\w'!?]*"
 _PART = rf"(?:{_WORD}|«[^»\n]*»)"
@@ -280,7 +241,7 @@ _LANDMARK = re.compile(
     rf"""(?P<first>^[ \t]*+(?:@(?=\[)|(?!r\#*")\#?{_WORD}(?![\w'!?.«])))
     | (?P<open>[(\[{{⟨⦃]) | (?P<close>[)\]}}⟩⦄])
     | (?P<text>{_STRING})
-    | (?P<reserved>(?<![\w'!?.«`])(?:{"|".join(sorted(_RESERVED))})(?![\w'!?.»]))""",
+    | (?P<reserved>(?<![\w'!?.«`])(?:{"|".join(sorted(RESERVED))})(?![\w'!?.»]))""",
     re.MULTILINE | re.DOTALL | re.VERBOSE,
 )
 # What decides where the parts of a declaration begin.
@@ -295,7 +256,7 @@ _MARK = re.compile(
 _BRACKET = re.compile(
     rf"(?P<text>{_STRING}) | (?P<open>[(\[{{⟨⦃]) | (?P<close>[)\]}}⟩⦄])", re.DOTALL | re.VERBOSE
 )
-_NEXT = re.compile(rf"^[ \t]*+(?:{'|'.join(sorted(_ANY))})(?![\w'!?.«])", re.MULTILINE)
+_NEXT = re.compile(rf"^[ \t]*+(?:{'|'.join(sorted(ANY))})(?![\w'!?.«])", re.MULTILINE)
 _COMMA = re.compile(
     rf"(?P<text>{_STRING}) | (?P<open>[(\[{{⟨⦃]) | (?P<close>[)\]}}⟩⦄]) | (?P<comma>,)",
     re.DOTALL | re.VERBOSE,
@@ -306,8 +267,6 @@ _TAIL = re.compile(
     re.MULTILINE,
 )
 _DERIVING = re.compile(r"(?<![\w'!?.«])(deriving)(?![\w'!?.»])")
-_CONSTRUCTORS = frozenset(["inductive", "coinductive", "class inductive"])
-_FIELDED = _CONSTRUCTORS | {"structure", "class"}
 _OPTION = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|\d+|→|->')
 _COMMAND_WORD = re.compile(rf"\#?{_WORD}")
 _SECOND_WORD = re.compile(r"\s+(?:inductive|abbrev)(?![\w'!?.])")
@@ -360,7 +319,6 @@ class _Reader:
         self.text = text
         self.code = text.code
         self.imports: list[Import] = []
-        self.all_opens: list[Open] = []
         self.declarations: list[FileDeclaration] = []
         self.others: list[Command] = []
         self.pieces: list[Slice] = []
@@ -404,7 +362,6 @@ class _Reader:
         return LeanFile(
             self.text.source,
             tuple(self.imports),
-            tuple(self.all_opens),
             tuple(self.declarations),
             tuple(self.others),
             tuple(self.pieces),
@@ -439,14 +396,14 @@ class _Reader:
                     word = "@["
                 if here and depth:
                     continue
-                if word in _RESERVED or word in _DECLARATIONS or word == "@[":
+                if word in RESERVED or word in DECLARING or word == "@[":
                     pass
-                elif word in _ANY or word.startswith("#"):
-                    if here and (depth or (here > column and previous not in _BODILESS)):
+                elif word in ANY or word.startswith("#"):
+                    if here and (depth or (here > column and previous not in BODILESS)):
                         continue
                     if word == "deriving" and not self.followed_by(match.end(), "instance"):
                         continue
-                elif here or depth or word in _GOES_ON or flush:
+                elif here or depth or word in GOING_ON or flush:
                     continue
                 elif found and self.goes_on(position, previous):
                     flush = True
@@ -457,7 +414,7 @@ class _Reader:
                     continue
             header = self.header(position)
             start = position
-            if found and found[-1][1].word not in _ANY and self.ends_in(position):
+            if found and found[-1][1].word not in ANY and self.ends_in(position):
                 # `count_heartbeats in theorem …`: the words before belong to this command.
                 start, unknown = found.pop()
                 unknown.within.append((unknown.word_at, self.back(position)))
@@ -488,7 +445,7 @@ class _Reader:
 
     def goes_on(self, position: int, previous: str) -> bool:
         """Whether the text before an unknown word at the first column asks for more."""
-        if previous not in _DECLARATIONS:
+        if previous not in DECLARING:
             return False
         end = self.back(position)
         return bool(_ENDS_OPEN.search(self.code, max(0, end - 8), end))
@@ -523,9 +480,9 @@ class _Reader:
             if match is None:
                 break
             word = match.group()
-            if header.word_end and word not in _ANY:
+            if header.word_end and word not in ANY:
                 break
-            if word in _MODIFIERS:
+            if word in MODIFIERS:
                 header.modifiers.append(word)
                 header.word, header.word_at, header.word_end = word, position, match.end()
                 position = match.end()
@@ -536,11 +493,7 @@ class _Reader:
                 position = end
                 continue
             header.word, header.word_at, header.word_end = word, position, match.end()
-            if word == "class" and (
-                second := re.compile(r"\s+(?:inductive|abbrev)(?![\w'!?.])").match(
-                    code, match.end()
-                )
-            ):
+            if word == "class" and (second := _SECOND_WORD.match(code, match.end())):
                 header.word_end = second.end()
                 header.word = " ".join(code[position : header.word_end].split())
             return header
@@ -551,7 +504,7 @@ class _Reader:
 
     def prelude_end(self, word: str, position: int) -> int:
         """The end of ``open A in``, ``set_option a b in``, ``variable (a) in``; 0 if not that."""
-        if word not in ("open", "set_option", "variable", "include", "omit", "universe"):
+        if word not in BEFORE:
             return 0
         code = self.code
         following = _NEXT.search(code, position, position + _LONGEST_PRELUDE)
@@ -571,33 +524,31 @@ class _Reader:
                 return 0
             if match.group() == "in":
                 return match.end()
-            if match.group() in _ANY and match.group() != "scoped":
+            if match.group() in ANY and match.group() != "scoped":
                 return 0
             position = match.end()
 
+    def nested(
+        self, pattern: re.Pattern[str], start: int, end: int
+    ) -> Iterator[tuple[re.Match[str], int]]:
+        """What a pattern finds, and how many brackets are open after it."""
+        depth = 0
+        for match in pattern.finditer(self.code, start, end):
+            depth += (match.lastgroup == "open") - (match.lastgroup == "close")
+            yield match, depth
+
     def bracket_end(self, position: int, end: int | None = None) -> int:
         """After the bracket that closes the one at ``position``; ``end`` if none does."""
-        depth = 0
         end = len(self.code) if end is None else end
-        for match in _BRACKET.finditer(self.code, position, end):
-            if match.lastgroup == "open":
-                depth += 1
-            elif match.lastgroup == "close":
-                depth -= 1
-                if depth == 0:
-                    return match.end()
-        return end
+        found = self.nested(_BRACKET, position, end)
+        return next((match.end() for match, depth in found if depth == 0), end)
 
     def listed(self, start: int, end: int) -> list[str]:
         """The parts between commas of a bracket's inside, white space evened out."""
         parts: list[str] = []
-        begin, depth = start, 0
-        for match in _COMMA.finditer(self.code, start, max(start, end)):
-            if match.lastgroup == "open":
-                depth += 1
-            elif match.lastgroup == "close":
-                depth -= 1
-            elif match.lastgroup == "comma" and depth == 0:
+        begin = start
+        for match, depth in self.nested(_COMMA, start, max(start, end)):
+            if match.lastgroup == "comma" and depth == 0:
                 parts.append(self.code[begin : match.start()])
                 begin = match.end()
         parts.append(self.code[begin:end])
@@ -607,7 +558,7 @@ class _Reader:
 
     def command(self, at: Slice, header: _Header) -> None:
         word = header.word
-        if word in _DECLARATIONS:
+        if word in DECLARING:
             self.declarations.append(self.declaration(at, header))
             return
         rest = self.slice(header.word_end, max(header.word_end, at.end))
@@ -619,7 +570,6 @@ class _Reader:
             return
         if word == "open":
             opened = self.open(at, rest.start, rest.end)
-            self.all_opens.append(opened)
             self.scope = Scope(self.scope, self.scope.namespace, opened)
             return
         if word == "variable":
@@ -696,15 +646,13 @@ class _Reader:
         if header.word == "instance" and _PRIORITY.match(code, position):
             position = self.skip(self.bracket_end(position, end))
         place = self.slice(header.word_at, header.word_end)
-        name, universes = "", None
+        name = ""
         found = _NAME.match(code, position, end) if header.word != "example" else None
         if found is not None:
             name, place = found.group(), self.slice(*found.span())
             position = found.end()
             if code.startswith(".{", position):
-                stop = self.bracket_end(position + 1, end)
-                universes = self.slice(position + 1, stop)
-                position = stop
+                position = self.bracket_end(position + 1, end)
         parts = self.parts(header.word, min(position, end), end)
         namespace = self.scope.namespace
         if name.startswith("_root_."):
@@ -720,13 +668,6 @@ class _Reader:
             elif stretch.code.startswith("variable"):
                 rest = self.slice(stretch.start + len("variable"), self.back(stretch.end - 2))
                 scope = Scope(scope, namespace, variable=rest)
-        docstring = None
-        comments = self.text.comments
-        for i in range(bisect_left(comments, (at.start, 0)), len(comments)):
-            if comments[i][0] >= header.word_at:
-                break
-            if self.text.source.text.startswith("/--", comments[i][0]):
-                docstring = self.slice(*comments[i])
         return FileDeclaration(
             at,
             header.word,
@@ -735,8 +676,6 @@ class _Reader:
             place,
             tuple(header.modifiers),
             tuple(header.attributes),
-            docstring,
-            universes,
             parts.binders,
             parts.type,
             parts.body_kind,
@@ -752,20 +691,16 @@ class _Reader:
         The first ``:`` outside brackets begins the type. A ``:=`` ends it unless a ``let`` or
         ``have`` before it is still owed one.
         """
-        depth = owed = 0
+        owed = 0
         head_end = colon = body = -1  # Where binders and type end, the type and the body begin.
         body_kind: BodyKind = ""
         tail = -1
         equations, asked = False, -1
-        for match in _MARK.finditer(self.code, start, end):
+        for match, depth in self.nested(_MARK, start, end):
             group, sign = match.lastgroup, match.group()
-            if group == "open":
-                depth += 1
-            elif group == "close":
-                depth -= 1
-            elif depth > 0:
+            if depth > 0:
                 continue
-            elif sign == ":":
+            if sign == ":":
                 if colon < 0:
                     colon = match.end()
                     head_end = match.start() if head_end < 0 else head_end
@@ -775,9 +710,9 @@ class _Reader:
                 else:
                     body_kind, body = ":=", match.end()
             elif sign == "|":
-                if kind not in _CONSTRUCTORS and match.end() > asked:
+                if kind not in CONSTRUCTED and match.end() > asked:
                     equations, asked = self.equations(match.end(), end)
-                if kind in _CONSTRUCTORS or equations:
+                if kind in CONSTRUCTED or equations:
                     body_kind, body = "|", match.start()
             elif sign == "where":
                 body_kind, body = "where", match.end()
@@ -793,7 +728,7 @@ class _Reader:
         else:
             stop = end
         if body >= 0:
-            after = (_DERIVING if kind in _FIELDED else _TAIL).search(self.code, body, end)
+            after = (_DERIVING if kind in FIELDED else _TAIL).search(self.code, body, end)
             tail = after.start(1) if after else -1
         last = tail if tail >= 0 else end
         return _Parts(
@@ -809,13 +744,8 @@ class _Reader:
 
         The answer holds for every bar up to the second result.
         """
-        depth = 0
-        for match in _MARK.finditer(self.code, position, end):
-            if match.lastgroup == "open":
-                depth += 1
-            elif match.lastgroup == "close":
-                depth -= 1
-            elif depth == 0 and match.group() in ("=>", ":="):
+        for match, depth in self.nested(_MARK, position, end):
+            if depth == 0 and match.group() in ("=>", ":="):
                 return match.group() == "=>", match.start()
         return False, end
 

@@ -7,8 +7,9 @@ comparison, so that a printed and re-read term equals the one it came from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
+from itertools import count
 from typing import Literal
 
 from obligations.errors import Span
@@ -179,9 +180,12 @@ Term = (
 )
 
 
-def ident(name: str) -> Ident:
-    """The name ``name``."""
-    return Ident(name)
+NAT = Ident("Nat")
+REAL = Ident("ℝ")
+BOOL = Ident("Bool")
+STRING = Ident("String")
+PROP = Ident("Prop")
+TYPE = Ident("Type")
 
 
 def app(fn: Term | str, *args: Term | NamedArg | str) -> Term:
@@ -209,6 +213,67 @@ def children(term: Term | NamedArg | Binder) -> Iterator[Term | NamedArg | Binde
                     yield item  # type: ignore[misc]
 
 
+Part = Callable[[Term, tuple[str, ...]], Term]
+"""Makes a new part of an old one; it is told what the term around it binds in that part."""
+
+
+def rebuilt(term: Term, part: Part) -> Term:
+    """``term`` with ``part`` in the place of each of its direct parts, in the order written."""
+    match term:
+        case App(fn, args):
+            new = part(fn, ())
+            return replace(term, fn=new, args=tuple(_argument(a, part) for a in args))
+        case Proj(inner) | Un(_, inner):
+            return replace(term, term=part(inner, ()))
+        case Bind(_, groups, body):
+            groups, bound = rebuilt_binders(groups, part)
+            return replace(term, binders=groups, body=part(body, bound))
+        case Let(name, type_, value, body):
+            known = None if type_ is None else part(type_, ())
+            return replace(term, type=known, value=part(value, ()), body=part(body, (name,)))
+        case Bin(_, left, right):
+            return replace(term, left=part(left, ()), right=part(right, ()))
+        case Ascribe(inner, type_):
+            return replace(term, term=part(inner, ()), type=part(type_, ()))
+        case Anon(items) | Tuple(items):
+            return replace(term, items=tuple(part(i, ()) for i in items))
+    return term
+
+
+def _argument(arg: Term | NamedArg, part: Part) -> Term | NamedArg:
+    return replace(arg, value=part(arg.value, ())) if isinstance(arg, NamedArg) else part(arg, ())
+
+
+def rebuilt_binders(
+    groups: tuple[Binder, ...], part: Part
+) -> tuple[tuple[Binder, ...], tuple[str, ...]]:
+    """Binders with ``part`` in the place of each type, and the names they bind."""
+    out: list[Binder] = []
+    bound: tuple[str, ...] = ()
+    for group in groups:
+        out.append(group if group.type is None else replace(group, type=part(group.type, bound)))
+        bound += group.names
+    return tuple(out), bound
+
+
+def parts(term: Term) -> list[tuple[Term, tuple[str, ...]]]:
+    """The direct parts of ``term`` that are terms, each with what ``term`` binds in it."""
+    found: list[tuple[Term, tuple[str, ...]]] = []
+
+    def noted(part: Term, bound: tuple[str, ...]) -> Term:
+        found.append((part, bound))
+        return part
+
+    rebuilt(term, noted)
+    return found
+
+
+def with_part(term: Term, place: int, new: Term) -> Term:
+    """``term`` with another of its :func:`parts`."""
+    places = count()
+    return rebuilt(term, lambda part, _: new if next(places) == place else part)
+
+
 def substitute(term: Term, values: Mapping[str, Term]) -> Term:
     """``term`` with free names replaced.
 
@@ -218,84 +283,36 @@ def substitute(term: Term, values: Mapping[str, Term]) -> Term:
     """
     if not values:
         return term
-    match term:
-        case Ident(name):
-            if name in values:
-                return values[name]
-            head, dot, tail = name.partition(".")
-            if dot and head in values:
-                new = values[head]
-                if isinstance(new, Ident):
-                    return replace(term, name=f"{new.name}.{tail}")
-                return Proj(new, tail, span=term.span)
-            return term
-        case Num() | Str() | Hole() | DotIdent() | Raw():
-            return term
-        case App(fn, args):
-            new_fn = substitute(fn, values)
-            new_args = tuple(_substitute_arg(a, values) for a in args)
-            if isinstance(new_fn, App):
-                return replace(term, fn=new_fn.fn, args=new_fn.args + new_args)
-            return replace(term, fn=new_fn, args=new_args)
-        case Proj(inner, _):
-            return replace(term, term=substitute(inner, values))
-        case Bind(_, binders, body):
-            binders, values = substitute_binders(binders, values)
-            return replace(term, binders=binders, body=substitute(body, values))
-        case Let(name, type_, value, body):
-            under = {k: v for k, v in values.items() if k != name}
-            return replace(
-                term,
-                type=None if type_ is None else substitute(type_, values),
-                value=substitute(value, values),
-                body=substitute(body, under),
-            )
-        case Bin(_, left, right):
-            return replace(term, left=substitute(left, values), right=substitute(right, values))
-        case Un(_, inner):
-            return replace(term, term=substitute(inner, values))
-        case Ascribe(inner, type_):
-            return replace(term, term=substitute(inner, values), type=substitute(type_, values))
-        case Anon(items) | Tuple(items):
-            return replace(term, items=tuple(substitute(i, values) for i in items))
+    if isinstance(term, Ident):
+        if term.name in values:
+            return values[term.name]
+        first, _, tail = term.name.partition(".")
+        new = values.get(first)
+        if isinstance(new, Ident):
+            return replace(term, name=f"{new.name}.{tail}")
+        return term if new is None else Proj(new, tail, span=term.span)
+
+    def inside(part: Term, bound: tuple[str, ...]) -> Term:
+        left = {k: v for k, v in values.items() if k not in bound} if bound else values
+        return substitute(part, left)
+
+    found = rebuilt(term, inside)
+    if isinstance(found, App) and isinstance(found.fn, App):
+        return replace(found, fn=found.fn.fn, args=found.fn.args + found.args)
+    return found
 
 
-def _substitute_arg(arg: Term | NamedArg, values: Mapping[str, Term]) -> Term | NamedArg:
-    if isinstance(arg, NamedArg):
-        return replace(arg, value=substitute(arg.value, values))
-    return substitute(arg, values)
-
-
-def substitute_binders(
-    binders: tuple[Binder, ...], values: Mapping[str, Term]
-) -> tuple[tuple[Binder, ...], Mapping[str, Term]]:
-    """Replace in the types of ``binders``; the mapping that is left under them."""
-    out = []
-    for binder in binders:
-        new_type = None if binder.type is None else substitute(binder.type, values)
-        out.append(replace(binder, type=new_type))
-        values = {k: v for k, v in values.items() if k not in binder.names}
-    return tuple(out), values
-
-
-def free_names(term: Term | NamedArg | Binder) -> set[str]:
+def free_names(term: Term) -> set[str]:
     """The first parts of every name in ``term``; names it binds are left out."""
-    match term:
-        case Ident(name):
-            return {name.split(".")[0]}
-        case Bind(_, groups, body):
-            found = free_names(body) - {n for g in groups for n in g.names}
-            for group in groups:
-                found |= set() if group.type is None else free_names(group.type)
-            return found
-        case Let(name, type_, value, body):
-            found = free_names(value) | (free_names(body) - {name})
-            return found | (set() if type_ is None else free_names(type_))
-        case _:
-            found = set()
-            for child in children(term):
-                found |= free_names(child)
-            return found
+    if isinstance(term, Ident):
+        return {term.name.split(".")[0]}
+    return {n for part, bound in parts(term) for n in free_names(part) if n not in bound}
+
+
+def head(term: Term | None) -> str:
+    """The name that ``term`` is or applies; empty where there is none."""
+    fn = term.fn if isinstance(term, App) else term
+    return fn.name if isinstance(fn, Ident) else ""
 
 
 def conjunction(terms: Iterable[Term]) -> Term:
@@ -312,3 +329,21 @@ def lets(bound: Iterable[tuple[str, Term | None, Term]], body: Term) -> Term:
     for name, type_, value in reversed(list(bound)):
         body = Let(name, type_, value, body)
     return body
+
+
+def split_lets(term: Term) -> tuple[list[tuple[str, Term | None, Term]], Term]:
+    """What :func:`lets` is given for ``term``: names, types and values, and the term after them."""
+    out = []
+    while isinstance(term, Let):
+        out.append((term.name, term.type, term.value))
+        term = term.body
+    return out, term
+
+
+def conjuncts(term: Term) -> list[Term]:
+    """``a ∧ b ∧ c`` as a list."""
+    out = []
+    while isinstance(term, Bin) and term.op == "∧":
+        out.append(term.left)
+        term = term.right
+    return [*out, term]

@@ -8,7 +8,7 @@ exists. The shadow evaluator computes them; the core form prints them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 _fresh = itertools.count(1)
@@ -96,6 +96,12 @@ class LetIn:
     local: Local
     body: Typed
     type: Typed
+
+    @property
+    def value(self) -> Typed:
+        """What the variable stands for."""
+        assert self.local.value is not None
+        return self.local.value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,43 +193,81 @@ def nat_value(term: Typed) -> int | None:
     return None
 
 
-def substitute(term: Typed, values: dict[int, Typed]) -> Typed:
-    """``term`` with locals replaced by ``values`` (by ``uid``), metas looked through."""
-    term = resolve(term)
+def rebuilt(term: Typed, part: Callable[[Typed], Typed], bind: Callable[[Local], Local]) -> Typed:
+    """``term`` with ``part`` in the place of its subterms and types, ``bind`` of its variable.
+
+    A variable is bound anew before what stands under it is asked for.
+    """
     match term:
-        case Local(uid=uid):
-            return values.get(uid, term)
         case Lit(value, type_):
-            if type_ is NAT or type_ is REAL:
-                return term
-            return Lit(value, substitute(type_, values))
-        case Call(name, args, type_, named):
-            if not args:
-                return term
-            new = tuple(substitute(a, values) for a in args)
-            return Call(name, new, None if type_ is None else substitute(type_, values), named)
+            return term if type_ is NAT or type_ is REAL else Lit(value, part(type_))
+        case Call(name, args, type_, named) if args:
+            new = tuple(part(a) for a in args)
+            return Call(name, new, None if type_ is None else part(type_), named)
         case Apply(fn, arg, type_):
-            return Apply(substitute(fn, values), substitute(arg, values), substitute(type_, values))
+            return Apply(part(fn), part(arg), part(type_))
         case Bound(kind, local, body, type_, binder):
-            new_local = Local(local.name, substitute(local.type, values))
-            inner = {**values, local.uid: new_local}
-            return Bound(
-                kind,
-                new_local,
-                substitute(body, inner),
-                None if type_ is None else substitute(type_, values),
-                binder,
-            )
+            new_local, body = bind(local), part(body)
+            return Bound(kind, new_local, body, None if type_ is None else part(type_), binder)
         case LetIn(local, body, type_):
-            assert local.value is not None
-            new_local = Local(
-                local.name, substitute(local.type, values), substitute(local.value, values)
-            )
-            inner = {**values, local.uid: new_local}
-            return LetIn(new_local, substitute(body, inner), substitute(type_, inner))
+            return LetIn(bind(local), part(body), part(type_))
         case Op(op, left, right, type_):
-            return Op(op, substitute(left, values), substitute(right, values), type_)
+            return Op(op, part(left), part(right), part(type_))
         case Items(items, type_):
-            return Items(tuple(substitute(i, values) for i in items), substitute(type_, values))
-        case _:
-            return term
+            return Items(tuple(part(i) for i in items), part(type_))
+    return term
+
+
+def substitute(term: Typed, values: Mapping[int, Typed]) -> Typed:
+    """``term`` with locals replaced by ``values`` (by ``uid``), metas looked through."""
+    known = dict(values)
+
+    def bind(local: Local) -> Local:
+        value = None if local.value is None else inside(local.value)
+        new = Local(local.name, inside(local.type), value)
+        known[local.uid] = new
+        return new
+
+    def inside(term: Typed) -> Typed:
+        term = resolve(term)
+        return known.get(term.uid, term) if isinstance(term, Local) else rebuilt(term, inside, bind)
+
+    return inside(term)
+
+
+def head(term: Typed | None) -> str:
+    """The constant that ``term`` is or applies; empty where there is none."""
+    found = None if term is None else resolve(term)
+    return found.name if isinstance(found, Call) else ""
+
+
+def is_proof(local: Local) -> bool:
+    """Whether a variable stands for a proof."""
+    return head(type_of(local.type)) == "Prop"
+
+
+def unlet(term: Typed) -> Typed:
+    """``term`` with a variable of a ``let`` looked through."""
+    term = resolve(term)
+    while isinstance(term, Local) and term.value is not None:
+        term = resolve(term.value)
+    return term
+
+
+def calls(term: Typed) -> Iterator[Call]:
+    """Every application in ``term``, in its order, ``let`` values included, types left out."""
+    stack = [term]
+    while stack:
+        at = resolve(stack.pop())
+        if isinstance(at, Call):
+            yield at
+        stack.extend(reversed(list(parts(at))))
+
+
+def conjuncts(term: Typed) -> list[Typed]:
+    """``a ∧ b ∧ c`` as a list."""
+    out = []
+    while isinstance(term, Op) and term.op == "∧":
+        out.append(term.left)
+        term = term.right
+    return [*out, term]

@@ -27,7 +27,6 @@ from obligations.statements import (
     Handed,
     LossTerms,
     Obligation,
-    ReadOf,
     Section,
     Step,
     Threading,
@@ -102,23 +101,9 @@ class Mutant:
 # -- in a chain --------------------------------------------------------------------------------
 
 
-def _with(
-    emitted: Emitted,
-    nodes: Mapping[str, Step | FanIn] | None = None,
-    reads: Mapping[str, ReadOf] | None = None,
-    output: str | None = None,
-) -> Emitted:
-    nodes = emitted.nodes if nodes is None else nodes
-    return replace(
-        emitted,
-        nodes=nodes,
-        reads=emitted.reads if reads is None else reads,
-        output=emitted.output if output is None else output,
-    )
-
-
 def _put(emitted: Emitted, node: Step | FanIn) -> Emitted:
-    return _with(emitted, {n: node if n == node.name else v for n, v in emitted.nodes.items()})
+    nodes = {n: node if n == node.name else v for n, v in emitted.nodes.items()}
+    return replace(emitted, nodes=nodes)
 
 
 def _gone(emitted: Emitted, name: str, instead: str) -> Emitted:
@@ -217,7 +202,7 @@ class _Chain:
         if value != INCOMING and value not in emitted.nodes:
             return emitted
         changed = {p: replace(emitted.reads[p], cotangent=value) for p in group}
-        return _with(emitted, reads={**emitted.reads, **changed})
+        return replace(emitted, reads={**emitted.reads, **changed})
 
     # -- fan-in --------------------------------------------------------------------------------
 
@@ -264,7 +249,7 @@ class _Chain:
                 nodes[name] = replace(node, operands=(inner.name, twice))
             else:
                 nodes[name] = old
-        return _with(emitted, nodes)
+        return replace(emitted, nodes=nodes)
 
     def skip(self, kind: str, emitted: Emitted) -> Iterator[Mutant]:
         """The incoming cotangent added to what the block hands on."""
@@ -281,7 +266,7 @@ class _Chain:
 
     @staticmethod
     def _added(emitted: Emitted, node: FanIn) -> Emitted:
-        return _with(emitted, {**emitted.nodes, node.name: node}, output=node.name)
+        return replace(emitted, nodes={**emitted.nodes, node.name: node}, output=node.name)
 
     # -- steps ---------------------------------------------------------------------------------
 
@@ -422,51 +407,32 @@ def exchanges(
 
 
 def _exchanges(
-    term: s.Term | s.NamedArg,
+    term: s.Term,
     others: Callable[[str], Iterable[str]],
     env: Environment,
     head: str,
     slot: str,
 ) -> Iterator[_Exchange]:
-    def inside(part: s.Term, put: Callable[[s.Term], s.Term]) -> Iterator[_Exchange]:
-        for new, *rest in _exchanges(part, others, env, head, slot):
-            yield (put(new), *rest)  # type: ignore[misc]
+    if isinstance(term, s.Ident):
+        for other in others(term.name):
+            yield replace(term, name=other), head, slot, term.name, other
+    elif isinstance(term, s.App):
+        own = s.head(term)
+        slots = iter(_slots(term.fn, env))
+        for place, arg in enumerate(term.args, 1):
+            if not isinstance(arg, s.NamedArg):
+                for new, *rest in _exchanges(arg, others, env, own, next(slots, "")):
+                    yield (s.with_part(term, place, new), *rest)  # type: ignore[misc]
+        for new, *rest in () if own else _exchanges(term.fn, others, env, head, slot):
+            yield (s.with_part(term, 0, new), *rest)  # type: ignore[misc]
+    else:
+        for place, (part, bound) in enumerate(s.parts(term)):
 
-    match term:
-        case s.Ident(name):
-            for other in others(name):
-                yield replace(term, name=other), head, slot, name, other
-        case s.App(fn, args):
-            own = fn.name if isinstance(fn, s.Ident) else ""
-            slots = _slots(fn, env)
-            place = 0
-            for i, arg in enumerate(args):
-                if isinstance(arg, s.NamedArg):
-                    continue
-                at = slots[place] if place < len(slots) else ""
-                place += 1
-                for new, *rest in _exchanges(arg, others, env, own, at):
-                    yield (replace(term, args=(*args[:i], new, *args[i + 1 :])), *rest)  # type: ignore[misc]
-            yield from inside(fn, lambda new: replace(term, fn=new)) if not own else ()
-        case s.Proj(inner):
-            yield from inside(inner, lambda new: replace(term, term=new))
-        case s.Bin(_, left, right):
-            yield from inside(left, lambda new: replace(term, left=new))
-            yield from inside(right, lambda new: replace(term, right=new))
-        case s.Bind(_, groups, body):
-            bound = {n for g in groups for n in g.names}
-
-            def free(name: str) -> Iterable[str]:
+            def free(name: str, bound: tuple[str, ...] = bound) -> Iterable[str]:
                 return () if name in bound else others(name)
 
-            for new, *rest in _exchanges(body, free, env, head, slot):
-                yield (replace(term, body=new), *rest)  # type: ignore[misc]
-        case s.Ascribe(inner, _):
-            yield from inside(inner, lambda new: replace(term, term=new))
-        case s.Anon(items) | s.Tuple(items):
-            for i, item in enumerate(items):
-                for new, *rest in _exchanges(item, others, env, head, slot):
-                    yield (replace(term, items=(*items[:i], new, *items[i + 1 :])), *rest)  # type: ignore[misc]
+            for new, *rest in _exchanges(part, free, env, head, slot):
+                yield (s.with_part(term, place, new), *rest)  # type: ignore[misc]
 
 
 def _slots(fn: s.Term, env: Environment) -> list[str]:
@@ -507,29 +473,11 @@ class _Names:
         found = {**self.types, **self.values, **dict.fromkeys(STRINGS, "String")}
         for name, value in lets:
             site = saved.get(name)
-            if site is None and isinstance(value, s.App) and isinstance(value.fn, s.Ident):
-                site = self.sites.get(value.fn.name)
+            if site is None:
+                site = self.sites.get(s.head(value))
             if site is not None:
                 found[name] = _text(vec(self.fwd.shape(site)))
         return found
-
-
-def split_lets(term: s.Term) -> tuple[list[tuple[str, s.Term | None, s.Term]], s.Term]:
-    """The ``let``\\ s a term begins with, as name, type and value, and the term after them."""
-    out = []
-    while isinstance(term, s.Let):
-        out.append((term.name, term.type, term.value))
-        term = term.body
-    return out, term
-
-
-def split_clauses(term: s.Term) -> list[s.Term]:
-    """``a ∧ b ∧ c`` as a list."""
-    out = []
-    while isinstance(term, s.Bin) and term.op == "∧":
-        out.append(term.left)
-        term = term.right
-    return [*out, term]
 
 
 def written_mutants(
@@ -578,14 +526,10 @@ def _clauses(
 
     d = obligation.declaration
     assert d.value is not None
-    bound, body = split_lets(d.value)
+    bound, body = s.split_lets(d.value)
     types = names.bundle((n, v) for n, _, v in bound)
     same = _same_type(types)
-    cotangents = {
-        n
-        for n, _, v in bound
-        if isinstance(v, s.App) and isinstance(v.fn, s.Ident) and v.fn.name in names.sites
-    } | {section.block.incoming}
+    cotangents = {n for n, _, v in bound if s.head(v) in names.sites} | {section.block.incoming}
     used = _mentioned(d)
 
     def others(name: str) -> list[str]:
@@ -593,7 +537,7 @@ def _clauses(
             return []
         return [n for n in same(name) if n not in STRINGS or n in used]
 
-    clauses = split_clauses(body)
+    clauses = s.conjuncts(body)
     for i, clause in enumerate(clauses):
         for new, head, slot, old, other in exchanges(clause, others, env):
             changed = s.conjunction([*clauses[:i], new, *clauses[i + 1 :]])
@@ -613,8 +557,8 @@ def _other_padding(section: Section, obligation: Obligation) -> Iterator[Mutant]
 
     d = obligation.declaration
     assert d.value is not None
-    bound, body = split_lets(d.value)
-    clauses = split_clauses(body)
+    bound, body = s.split_lets(d.value)
+    clauses = s.conjuncts(body)
     fwd = section.forwards[section.first.name]
     for i, slot in enumerate(obligation.slots):
         others = other_paddings(fwd.sites[slot.site].operation)
@@ -753,8 +697,8 @@ def field_mutants(net: Net, capstone: Declaration, env: Environment) -> Iterator
 
     loose = {f for b in net.blocks.values() for group in b.loose for _, f in group}
     same = _same_type({f"w.{x.name}": _text(x.type) for x in net.weights if x.name in loose})
-    bound, body = split_lets(capstone.type)
-    clauses = split_clauses(body)
+    bound, body = s.split_lets(capstone.type)
+    clauses = s.conjuncts(body)
 
     def mutant(type_: s.Term, where: str, head: str, slot: str, old: str, other: str) -> Mutant:
         changed = replace(capstone, type=type_)
@@ -787,7 +731,7 @@ def loss_mutants(net: Net, capstone: Declaration, lemma: Declaration) -> Iterato
     terms = LossTerms(net)
     graphs = list(_graph_faults(terms))
     if net.capstone.threaded:
-        bound, body = split_lets(capstone.type)
+        bound, body = s.split_lets(capstone.type)
         name, type_, value = bound[0]
         entries = s.Bin("-", s.Num(0), s.app(value, "i"))
         negated = s.Bind("fun", (s.Binder(("i",), None, ""),), entries)

@@ -44,7 +44,7 @@ from obligations.lean import (
     LetIn,
     Typed,
     UnknownName,
-    elaborate_declaration,
+    parse_term,
     syntax as s,
 )
 from obligations.ledger import BOUND, Column, Table, Verdict, plain
@@ -58,8 +58,6 @@ from obligations.mutation.faults import (
     chain_mutants,
     field_mutants,
     loss_mutants,
-    split_clauses,
-    split_lets,
     threading_mutants,
     written_mutants,
 )
@@ -82,6 +80,7 @@ from obligations.statements import (
     Obligation,
     Section,
     Step,
+    WholeNetTerms,
     binders,
     block_zero_reason,
     capstone as capstone_of,
@@ -409,13 +408,11 @@ class Block:
                 if o.kind == "bundle":
                     part, places = self._changed_part(o, changed)
                     whole |= {q for i in places for q in o.slots[i].parameters}
-                    parts[o.name] = elaborate_declaration(
-                        env, o.name, part.binders, part.type, part.value
-                    )
+                    parts[o.name] = env.elaborated(part)
                 else:
                     self._declare(env, o.declaration)
             for o in again:
-                env.declare(o.name, o.declaration.binders, o.declaration.type, o.declaration.value)
+                env.add(o.declaration)
             unprinted = self._unprinted(section)
             if unprinted is not None:
                 check.rendered(unprinted)
@@ -442,13 +439,14 @@ class Block:
             return ""
 
         def deviation(seeds: Iterable[int]) -> float:
-            worst = 0.0
-            for ready in self.at(seeds):
-                evaluator = _copied(ready.evaluator, env, changed)
-                for o in roots:
-                    if ready.sample.point.kind.name in o.kinds:
-                        worst = max(worst, self._deviation(o, parts, ready, evaluator))
-            return worst
+            made = ((r, _copied(r.evaluator, env, changed)) for r in self.at(seeds))
+            found = (
+                self._deviation(o, parts, ready, evaluator)
+                for ready, evaluator in made
+                for o in roots
+                if ready.sample.point.kind.name in o.kinds
+            )
+            return max(found, default=0.0)
 
         found = numbers(SEEDS)
         if not found:
@@ -461,13 +459,12 @@ class Block:
         """Elaborate a declaration; a step that the file would have to define is defined first."""
         while True:
             try:
-                env.declare(d.name, d.binders, d.type, d.value)
+                env.add(d)
                 return
             except UnknownName as error:
                 if error.name not in definitions() or error.name in env.constants:
                     raise
-                step = step_definition(error.name, "").declaration
-                env.declare(step.name, step.binders, step.type, step.value)
+                env.add(step_definition(error.name, "").declaration)
 
     def _unprinted(self, section: Section) -> str | None:
         """A site whose definition is a certificate, where the chain itself has changed."""
@@ -489,13 +486,12 @@ class Block:
         tally: Tally,
     ) -> None:
         """The clauses of a bundle that changed."""
-        assert part.body is not None
         scope = scope_of(part, at.bindings(False))
-        for leaf in leaves(evaluator, part.body, scope):
+        for leaf in leaves(evaluator, part.term, scope):
             check.clause(leaf.path[-1], leaf, at, evaluator, tally, {}, False)
             if tally.over():
                 return
-        for note in misplaced(part.body, evaluator.env, at.point.case.fwd):
+        for note in misplaced(part.term, evaluator.env, at.point.case.fwd):
             tally.worse(Verdict.FAILS, note)
 
     def _counted(
@@ -505,11 +501,10 @@ class Block:
 
         ``tied`` are the parameters that the clauses in ``part`` should tie.
         """
-        assert part.body is not None
         ready = next(self.at(SEEDS))
         evaluator = _copied(ready.evaluator, env, {o.name})
         scope = scope_of(part, ready.sample.bindings(False))
-        seen = Counter(x.path[-1] for x in leaves(evaluator, part.body, scope))
+        seen = Counter(x.path[-1] for x in leaves(evaluator, part.term, scope))
         fwd = self.section.forwards[self.section.first.name]
         due = Counter(fwd.parameters[q].lean for q in tied)
         return {
@@ -523,15 +518,15 @@ class Block:
         d, old = o.declaration, self.by_name[o.name].declaration
         assert d.value is not None
         assert old.value is not None
-        bound, body = split_lets(d.value)
-        old_bound, old_body = split_lets(old.value)
+        bound, body = s.split_lets(d.value)
+        old_bound, old_body = s.split_lets(old.value)
         before = {n: v for n, _, v in old_bound}
         moved: set[str] = set()
         for name, _, value in bound:
             names = s.free_names(value)
             if before.get(name) != value or names & moved or names & changed:
                 moved.add(name)
-        clauses, known = split_clauses(body), split_clauses(old_body)
+        clauses, known = s.conjuncts(body), s.conjuncts(old_body)
         kept = [
             i
             for i, c in enumerate(clauses)
@@ -588,15 +583,13 @@ def _values(
         values = {**values, "x": at.point.case.x, "e": at.point.dy}
     scope = scope_of(constant, values)
     if o.kind in ("value", "cotangent", "graph"):
-        assert constant.body is not None
-        return {"": (np.asarray(evaluator.value(constant.body, scope)), 0.0)}
+        return {"": (np.asarray(evaluator.value(constant.term, scope)), 0.0)}
     if o.kind in ("tie", "graph lemma"):
         equations = evaluator.equations(constant.type, scope)
         sides = [side for e in equations for side in (e.left, e.right)]
         return {str(i): (side, 0.0) for i, side in enumerate(sides)}
-    assert constant.body is not None
     out = {}
-    for leaf in leaves(evaluator, constant.body, scope):
+    for leaf in leaves(evaluator, constant.term, scope):
         scale = float(np.max(node_magnitude(evaluator, leaf)))
         out[f"{leaf.path[-1]} node"] = (node_value(evaluator, leaf), scale)
         out[f"{leaf.path[-1]} cotangent"] = (read_cotangent(evaluator, leaf), 0.0)
@@ -616,8 +609,8 @@ class WholeNetTrials:
         by_name = derived.by_name()
         self.capstone = by_name[self.net.capstone.name]
         self.lemma = by_name[self.net.capstone.loss]
-        self.lets, body = split_lets(self.capstone.declaration.type)
-        self.clauses = split_clauses(body)
+        self.lets, body = s.split_lets(self.capstone.declaration.type)
+        self.clauses = s.conjuncts(body)
         self.let_names = {n: s.free_names(v) for n, _, v in self.lets}
         self.clause_names = [s.free_names(c) for c in self.clauses]
         self.types = self._types()
@@ -633,17 +626,12 @@ class WholeNetTrials:
         """Each handed cotangent's type, at the net's literal sizes."""
         out: dict[str, s.Term] = {}
         layers = {x.name: x for x in self.net.layers}
-        k = s.Ident(self.net.classes)
-        out[SEED] = s.app("Vec", s.Bin("*", s.Ident("N"), k))
+        whole = WholeNetTerms(self.net, {})
+        out[SEED] = whole.logits_type()
         for handed in threads.threading(self.net).handed:
             layer = layers[handed.layer]
-            block, kind = self.net.block_of(layer.kind)
-            own = {w: s.Num(v) for w, v in zip(kind.widths, layer.widths, strict=True)}
-            sizes: dict[str, s.Term] = {}
-            for width, pattern in zip(block.widths, kind.pattern, strict=True):
-                sizes[width] = own[str(pattern)]
-            sizes |= {n: s.Num(v) for n, v in zip(block.space, layer.space, strict=True)}
-            out[handed.name] = s.substitute(vec(block.input_shape), sizes)
+            block, _ = self.net.block_of(layer.kind)
+            out[handed.name] = s.substitute(vec(block.input_shape), whole.sizes(layer))
         return out
 
     def at(self, seeds: Iterable[int]) -> Iterator[tuple[NetSample, Evaluator, dict[str, Any]]]:
@@ -655,8 +643,7 @@ class WholeNetTrials:
             self.samples[seed] = []
             for at in self.check.samples((seed,)):
                 evaluator = self._evaluator()
-                constant = self.check.env.find(self.capstone.name)
-                assert constant is not None
+                constant = self.check.env[self.capstone.name]
                 scope = dict(scope_of(constant, at.values))
                 handed: dict[str, Any] = {}
                 term: Typed = constant.type
@@ -695,8 +682,8 @@ class WholeNetTrials:
         A cotangent that has the value it had changes nothing in what reads it. Where one has
         another, the clauses it reaches are evaluated from the head down until one fails.
         """
-        bound, body = split_lets(d.type)
-        clauses = split_clauses(body)
+        bound, body = s.split_lets(d.type)
+        clauses = s.conjuncts(body)
         before = {n: v for n, _, v in self.lets}
         changed = [n for n, _, v in bound if before.get(n) != v]
         differing = [i for i, c in enumerate(clauses) if c != self.clauses[i]]
@@ -726,9 +713,8 @@ class WholeNetTrials:
             for at, base, values in self.at(seeds):
                 evaluator = _copied(base, self.check.env, set())
                 for constant in handed:
-                    assert constant.body is not None
                     scope = scope_of(constant, {**at.values, **values})
-                    new = np.asarray(evaluator.value(constant.body, scope))
+                    new = np.asarray(evaluator.value(constant.term, scope))
                     worst = max(worst, relative_error(new, values[constant.name]))
                 for constant in own:
                     scope = scope_of(constant, {**at.values, **values})
@@ -758,7 +744,7 @@ class WholeNetTrials:
         found = numbers(SEEDS)
         notes: dict[str, None] = {}
         if not found:
-            terms = [c.type if c.body is None else c.body for c in (*handed, *own)]
+            terms = [c.term for c in (*handed, *own)]
             for term in terms:
                 notes |= dict.fromkeys(misplaced_fields(term, self.check.env, self.net))
         return _Trial("", found, next(iter(notes), ""), numbers, deviation)
@@ -766,8 +752,7 @@ class WholeNetTrials:
     def _nodes(self, at: NetSample, base: Evaluator) -> dict[tuple[str, ...], tuple[Array, float]]:
         """Every node of the unmutated capstone with the size of its terms, by its tensor."""
         if id(at) not in self.nodes:
-            constant = self.check.env.find(self.capstone.name)
-            assert constant is not None
+            constant = self.check.env[self.capstone.name]
             self.nodes[id(at)] = {
                 x.path: (node_value(base, x), float(np.max(node_magnitude(base, x))))
                 for x in leaves(base, constant.type, scope_of(constant, at.values))
@@ -789,12 +774,7 @@ class WholeNetTrials:
                 whole = Declaration(
                     "def", name, (*d.binders, *extra), self.types[name], value=value
                 )
-                scaled = self.check.scaled(whole)
-                out.append(
-                    elaborate_declaration(
-                        self.check.env, name, scaled.binders, scaled.type, scaled.value
-                    )
-                )
+                out.append(self.check.env.elaborated(self.check.scaled(whole)))
             earlier.append(name)
         return out
 
@@ -811,17 +791,15 @@ class WholeNetTrials:
         inner = [(n, self.types[n], v) for n, _, v in bound if n in needed]
         extra = binders([(n, self.types[n]) for n in self.types if n not in needed])
         whole = replace(d, binders=(*d.binders, *extra), type=s.lets(inner, clause))
-        scaled = self.check.scaled(whole)
-        return elaborate_declaration(self.check.env, d.name, scaled.binders, scaled.type, None)
+        return self.check.env.elaborated(self.check.scaled(whole))
 
     # -- the loss --------------------------------------------------------------------------
 
     def stated(self, d: Declaration) -> _Trial:
         """Evaluate a changed loss lemma."""
         env = self.check.env
-        scaled = self.check.scaled(d)
         try:
-            constant = elaborate_declaration(env, d.name, scaled.binders, scaled.type, None)
+            constant = env.elaborated(self.check.scaled(d))
         except ElabError as error:
             return _Trial(refused=error.message)
         other = Environment(env.sources, env.prefixes, {**env.constants, d.name: constant})
@@ -835,26 +813,31 @@ class WholeNetTrials:
             return ""
 
         def deviation(seeds: Iterable[int]) -> float:
-            worst = 0.0
-            for at, _, _ in self.at(seeds):
-                new = check.loss_sides(self.lemma, at.point)
-                if id(at) not in self.sides:
-                    self.sides[id(at)] = self.check.loss_sides(self.lemma, at.point)
-                old = self.sides[id(at)]
-                sizes = [relative_error(a, b) for a, b in zip(new, old, strict=True)]
-                worst = max([worst, *sizes])
-            return worst
+            found = (
+                relative_error(new, old)
+                for at, _, _ in self.at(seeds)
+                for new, old in zip(
+                    check.loss_sides(self.lemma, at.point), self._sides(at), strict=True
+                )
+            )
+            return max(found, default=0.0)
 
         found = numbers(SEEDS)
         slots = "" if found else next(misplaced_fields(constant.type, env, self.net), "")
         return _Trial("", found, slots, numbers, deviation)
+
+    def _sides(self, at: NetSample) -> tuple[Array, Array]:
+        """Both sides of the unmutated loss lemma."""
+        if id(at) not in self.sides:
+            self.sides[id(at)] = self.check.loss_sides(self.lemma, at.point)
+        return self.sides[id(at)]
 
     def proved(self, d: Declaration, env: Environment) -> tuple[str, ...]:
         """Why the loss lemma's proof does not prove ``d``; empty where it does."""
         term = d.proof[0].pieces[1]
         assert not isinstance(term, str)
         try:
-            elaborate_declaration(env, d.name, d.binders, d.type, term)
+            env.elaborated(replace(d, value=term))
         except ElabError as error:
             return (error.message,)
         return ()
@@ -1042,11 +1025,9 @@ def written_reason(change: Written, section: Section) -> str:
         return "a layer's derivative in its bias has neither weight nor input in it"
     if covers == ["weight"] and roles.get(change.slot) == "bias":
         return affine
-    if entry is not None and entry.definition is not None:
-        from obligations.lean import parse_term
-
-        if change.slot not in s.free_names(parse_term(entry.definition)):
-            return f"{change.head} is defined without its {change.slot}"
+    defined = None if entry is None else entry.definition
+    if defined is not None and change.slot not in s.free_names(parse_term(defined)):
+        return f"{change.head} is defined without its {change.slot}"
     fwd = section.forwards[section.first.name]
     parameters = {p.lean: p for x in fwd.sites.values() for p in x.parameters}
     old, new = (parameters.get(n.rsplit(".", 1)[-1]) for n in (change.old, change.new))

@@ -2,6 +2,7 @@ from .bf16 import round_bf16 as round_bf16
 from .clauses import (
     Leaf as Leaf,
     Path as Path,
+    cotangent_of as cotangent_of,
     leaves as leaves,
     node_magnitude as node_magnitude,
     node_value as node_value,
@@ -9,6 +10,7 @@ from .clauses import (
 )
 from .evaluate import (
     STEP as STEP,
+    Equation as Equation,
     Evaluator as Evaluator,
     NotEvaluable as NotEvaluable,
     gradient_node as gradient_node,
@@ -31,6 +33,7 @@ from .sampling import (
     block_parameters as block_parameters,
     margins as margins,
     mask_length as mask_length,
+    rng_for as rng_for,
     sample as sample,
     sample_net as sample_net,
     tensor as tensor,

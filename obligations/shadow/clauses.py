@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from obligations.errors import ObligationsError
-from obligations.lean import Apply, Bound, Call, LetIn, Local, Op, Typed, parts, show
+from obligations.lean import Apply, Bound, Call, Environment, LetIn, Local, Op, Typed, calls, show
 from obligations.ops import Array, names as table_names
 from obligations.shadow.evaluate import Evaluator, NotEvaluable, gradient_node
 
@@ -33,8 +33,6 @@ class Leaf:
         ``("p", "W₁")``, ``("w", "a0", "W₁")``, ``("Ws",)``.
     scope
         Values of the variables in scope.
-    owner
-        The bundle it stands in, where a capstone was taken apart.
     """
 
     clause: Typed
@@ -42,48 +40,41 @@ class Leaf:
     node: Call
     path: Path
     scope: Mapping[int, Any]
-    owner: str
+
+    @property
+    def graph(self) -> Call:
+        """The gradient node that :attr:`node` denotes."""
+        found = gradient_node(self.node)
+        assert found is not None
+        return found
 
 
 def leaves(
-    evaluator: Evaluator, term: Typed, scope: Mapping[int, Any], owner: str = ""
+    evaluator: Evaluator, term: Typed, scope: Mapping[int, Any], clause: Typed | None = None
 ) -> Iterator[Leaf]:
-    """Every gradient node a statement ties, in order; definitions are unfolded."""
-    yield from _leaves(evaluator, term, scope, owner, None)
+    """Every gradient node a statement ties, in order; definitions are unfolded.
 
-
-def _leaves(
-    evaluator: Evaluator,
-    term: Typed,
-    scope: Mapping[int, Any],
-    owner: str,
-    clause: Typed | None,
-) -> Iterator[Leaf]:
+    ``clause`` is the clause that ``term`` comes from, where it was unfolded from one.
+    """
     match term:
-        case LetIn(local, body):
-            assert local.value is not None
-            inner = {**scope, local.uid: evaluator.value(local.value, scope)}
-            yield from _leaves(evaluator, body, inner, owner, clause)
+        case LetIn(_, body):
+            yield from leaves(evaluator, body, evaluator.under(term, scope), clause)
         case Op("∧", left, right):
-            yield from _leaves(evaluator, left, scope, owner, clause)
-            yield from _leaves(evaluator, right, scope, owner, clause)
+            yield from leaves(evaluator, left, scope, clause)
+            yield from leaves(evaluator, right, scope, clause)
         case Bound("∀") | Op("="):
-            yield _leaf(term, scope, owner, term if clause is None else clause)
+            yield _leaf(term, scope, clause or term)
         case Call(name):
             unfolded = evaluator.unfold(term)
             if unfolded is None:
                 raise NotEvaluable(name)
-            if name in table_names():
-                yield from _leaves(
-                    evaluator, unfolded, scope, owner, term if clause is None else clause
-                )
-            else:
-                yield from _leaves(evaluator, unfolded, scope, name, clause)
+            known = name in table_names()
+            yield from leaves(evaluator, unfolded, scope, clause or (term if known else None))
         case _:
             raise ObligationsError(f"'{show(term)}' ties no gradient node")
 
 
-def _leaf(term: Typed, scope: Mapping[int, Any], owner: str, clause: Typed) -> Leaf:
+def _leaf(term: Typed, scope: Mapping[int, Any], clause: Typed) -> Leaf:
     body = term
     while isinstance(body, Bound) and body.kind == "∀":
         body = body.body
@@ -94,20 +85,13 @@ def _leaf(term: Typed, scope: Mapping[int, Any], owner: str, clause: Typed) -> L
         left = left.fn
     if gradient_node(left) is None or not isinstance(left, Call):
         raise ObligationsError(f"'{show(term)}' has no gradient node on its left")
-    derivative = next(_find(body.right, "pdiv"), None)
+    derivative = next((c for c in calls(body.right) if c.name == "pdiv"), None)
     if derivative is None:
         raise ObligationsError(f"'{show(term)}' has no derivative on its right")
     at = derivative.args[3]
     while isinstance(at, Call) and at.name.endswith(".flatten"):
         at = at.args[-1]
-    return Leaf(clause, term, left, path_of(at), scope, owner)
-
-
-def _find(term: Typed, name: str) -> Iterator[Call]:
-    if isinstance(term, Call) and term.name == name:
-        yield term
-    for part in parts(term):
-        yield from _find(part, name)
+    return Leaf(clause, term, left, path_of(at), scope)
 
 
 def path_of(term: Typed) -> Path:
@@ -131,23 +115,24 @@ def node_value(evaluator: Evaluator, leaf: Leaf) -> Array:
     return np.asarray(evaluator.value(leaf.node, leaf.scope))
 
 
+def cotangent_of(env: Environment, leaf: Leaf) -> Typed | None:
+    """The cotangent that the node reads, as a term; ``None`` for a node that reads none."""
+    params = (p.local.name for p in env[leaf.graph.name].params)
+    return dict(zip(params, leaf.graph.args, strict=False)).get("e")
+
+
 def read_cotangent(evaluator: Evaluator, leaf: Leaf) -> Array:
     """The value of the cotangent the node reads, ``(1, n)``."""
-    node = gradient_node(leaf.node)
-    assert node is not None
-    constant = evaluator.env.find(node.name)
-    assert constant is not None
-    at = next(i for i, p in enumerate(constant.params) if p.local.name == "e")
-    return np.asarray(evaluator.value(node.args[at], leaf.scope))
+    term = cotangent_of(evaluator.env, leaf)
+    assert term is not None
+    return np.asarray(evaluator.value(term, leaf.scope))
 
 
 def node_magnitude(evaluator: Evaluator, leaf: Leaf) -> Array:
     """Per entry, the sum of absolute values of the terms that form it."""
-    node = gradient_node(leaf.node)
-    assert node is not None
-    entry = table_names()[node.name]
+    entry = table_names()[leaf.graph.name]
     if entry.magnitude is None:
         return np.abs(node_value(evaluator, leaf))
-    args = [evaluator.argument(a, leaf.scope) for a in node.args]
+    args = [evaluator.argument(a, leaf.scope) for a in leaf.graph.args]
     magnitude: Array = np.abs(np.asarray(entry.magnitude(*args)))
     return magnitude

@@ -30,7 +30,6 @@ from obligations.lean import (
     Op,
     Text,
     Typed,
-    nat_value,
     parts,
     resolve,
     show,
@@ -72,32 +71,31 @@ class AtCertificate:
 
 def jacobian(f: Callable[[Array], Array], x: Array) -> Array:
     """∂f_j/∂x_i as ``(m, n)`` by complex step, for ``x`` of shape ``(1, m)``."""
-    m = x.shape[-1]
-    first = f(x)
-    n = first.shape[-1]
-    out = np.empty((m, n))
-    chunk = max(1, min(m, BUDGET // max(1, 8 * (n + m))))
-    for start in range(0, m, chunk):
-        size = min(chunk, m - start)
-        probes = np.repeat(x.astype(complex), size, axis=0)
-        probes[np.arange(size), start + np.arange(size)] += 1j * STEP
-        value = np.asarray(f(probes))
-        out[start : start + size] = np.broadcast_to(value.imag / STEP, (size, n))
-    return out
+    m, n = x.shape[-1], f(x).shape[-1]
+    slopes = probed(f, x, n, BUDGET // max(1, 8 * (n + m)))
+    return np.concatenate([*slopes, np.empty((0, n))])
 
 
 def vjp(f: Callable[[Array], Array], x: Array, dy: Array) -> Array:
     """``Σ_j ∂f_j/∂x_i · dy_j`` as ``(1, m)``, every input index by its own complex step."""
-    m = x.shape[-1]
-    out = np.empty((1, m))
-    chunk = max(1, min(m, BUDGET // max(1, 8 * (dy.shape[-1] + m))))
-    for start in range(0, m, chunk):
-        size = min(chunk, m - start)
-        probes = np.repeat(x.astype(complex), size, axis=0)
+    return contracted(f, x, dy, BUDGET // max(1, 8 * (dy.shape[-1] + x.shape[-1])))
+
+
+def contracted(f: Callable[[Array], Array], x: Array, dy: Array, chunk: int) -> Array:
+    """``Σ_j ∂f_j/∂x_i · dy_j`` in the shape of ``x``, so many entries at a time."""
+    sums = [(slopes * dy).sum(axis=-1) for slopes in probed(f, x, dy.shape[-1], chunk)]
+    return np.concatenate([*sums, np.empty(0)]).reshape(x.shape)
+
+
+def probed(f: Callable[[Array], Array], x: Array, n: int, chunk: int) -> Iterator[Array]:
+    """The rows ∂f/∂x_i of ``n`` entries, so many at a time; ``x`` has a probe axis of length 1."""
+    chunk = max(1, min(x.size, chunk))
+    for start in range(0, x.size, chunk):
+        size = min(chunk, x.size - start)
+        probes = np.repeat(x.reshape(1, -1).astype(complex), size, axis=0)
         probes[np.arange(size), start + np.arange(size)] += 1j * STEP
-        value = np.broadcast_to(np.asarray(f(probes)).imag / STEP, (size, dy.shape[-1]))
-        out[0, start : start + size] = (value * dy).sum(axis=-1)
-    return out
+        value = np.asarray(f(probes.reshape(size, *x.shape[1:])))
+        yield np.broadcast_to(value.imag / STEP, (size, n))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,13 +173,16 @@ class Evaluator:
                 return self.function(term, scope)
             case Bound("∑"):
                 return self.total(term, scope)
-            case LetIn(local, body):
-                assert local.value is not None
-                return self.value(body, {**scope, local.uid: self.value(local.value, scope)})
+            case LetIn(_, body):
+                return self.value(body, self.under(term, scope))
             case Items(items):
                 return tuple(self.value(i, scope) for i in items)
             case _:
                 raise ObligationsError(f"no value can be given to {show(term)}")
+
+    def under(self, term: LetIn, scope: Mapping[int, Any]) -> dict[int, Any]:
+        """``scope`` with the variable of a ``let`` at its value."""
+        return {**scope, term.local.uid: self.value(term.value, scope)}
 
     def call(self, term: Call, scope: Mapping[int, Any]) -> Any:
         if term.name in ("pdiv", "HasVJP.backward", "HasVJPAt.backward"):
@@ -245,13 +246,11 @@ class Evaluator:
     ) -> Any:
         if implementation is not None:
             return implementation(*args)
-        assert constant.body is not None
         scope = {p.local.uid: a for p, a in zip(constant.params, args, strict=True)}
-        return self.value(constant.body, scope)
+        return self.value(constant.term, scope)
 
     def derivative(self, term: Call, scope: Mapping[int, Any]) -> Any:
-        constant = self.env.find(term.name)
-        assert constant is not None
+        constant = self.env[term.name]
         named = {p.local.name: a for p, a in zip(constant.params, term.args, strict=False)}
         if term.name == "pdiv":
             i, j = self.value(named["i"], scope), self.value(named["j"], scope)
@@ -381,10 +380,8 @@ class Evaluator:
     ) -> Iterator[Equation]:
         """The equations a proposition comes to: ``∧``, ``∀`` over indices, predicates unfolded."""
         match term:
-            case LetIn(local, body):
-                assert local.value is not None
-                inner = {**scope, local.uid: self.value(local.value, scope)}
-                yield from self.equations(body, inner, label)
+            case LetIn(_, body):
+                yield from self.equations(body, self.under(term, scope), label)
             case Op("∧", left, right):
                 yield from self.equations(left, scope, label)
                 yield from self.equations(right, scope, label)
@@ -409,7 +406,7 @@ class Evaluator:
         if key not in self._memo:
             values = {p.local.uid: a for p, a in zip(constant.params, term.args, strict=True)}
             self._keep.append(term)
-            self._memo[key] = substitute(constant.body, values)
+            self._memo[key] = substitute(constant.term, values)
         found: Typed = self._memo[key]
         return found
 
@@ -501,21 +498,13 @@ def _key(value: Any) -> Any:
 
 
 def _free(term: Typed) -> dict[int, Local]:
-    match term:
-        case Local(uid=uid):
-            return {uid: term}
-        case Bound(_, local, body):
-            found = {**_free(local.type), **_free(body)}
-            found.pop(local.uid, None)
-            return found
-        case LetIn(local, body):
-            assert local.value is not None
-            found = {**_free(local.value), **_free(body)}
-            found.pop(local.uid, None)
-            return found
-    out: dict[int, Local] = {}
+    if isinstance(term, Local):
+        return {term.uid: term}
+    out = _free(term.local.type) if isinstance(term, Bound) else {}
     for part in parts(term):
         out |= _free(part)
+    if isinstance(term, Bound | LetIn):
+        out.pop(term.local.uid, None)
     return out
 
 
@@ -570,11 +559,3 @@ def _indices(type_: Typed) -> int:
             inner = _indices(rest)
             return inner + 1 if inner else 0
     return 0
-
-
-def closed_size(term: Typed) -> int:
-    """A size that must be a number."""
-    found = nat_value(term)
-    if found is None:
-        raise ObligationsError(f"{show(term)} is not a number")
-    return found

@@ -12,7 +12,7 @@ import numpy as np
 
 from obligations.description import Site, size_at
 from obligations.ops import Array
-from obligations.shadow.evaluate import BUDGET, STEP
+from obligations.shadow.evaluate import BUDGET, contracted
 from obligations.statements import Forward
 
 Sizes = Mapping[str, int]
@@ -104,24 +104,10 @@ def output(case: Case, **more: Mapping[str, Array] | Array | None) -> Array:
     return run(case, **more)[case.fwd.output]  # type: ignore[arg-type]
 
 
-def _probe_count(case: Case, size: int) -> int:
-    largest = max(element_count(s.shape, case.sizes) for s in case.fwd.sites.values())
-    return max(1, min(size, BUDGET // max(1, 12 * largest)))
-
-
 def _contract(case: Case, base: Array, evaluate: Callable[[Array], Array], dy: Array) -> Array:
     """``Σ_j ∂out_j/∂base_i · dy_j`` for every ``i``, by complex step; the shape of ``base``."""
-    flat = base.reshape(-1)
-    out = np.empty(flat.size)
-    chunk = _probe_count(case, flat.size)
-    for start in range(0, flat.size, chunk):
-        size = min(chunk, flat.size - start)
-        probes = np.repeat(flat[None, :].astype(complex), size, axis=0)
-        probes[np.arange(size), start + np.arange(size)] += 1j * STEP
-        value = evaluate(probes.reshape(size, *base.shape[1:]))
-        value = np.broadcast_to(value.imag / STEP, (size, dy.shape[-1]))
-        out[start : start + size] = (value * dy).sum(axis=-1)
-    return out.reshape(base.shape)
+    largest = max(element_count(s.shape, case.sizes) for s in case.fwd.sites.values())
+    return contracted(evaluate, base, dy, BUDGET // max(1, 12 * largest))
 
 
 def site_gradient(case: Case, site: str, dy: Array) -> Array:

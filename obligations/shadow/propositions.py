@@ -16,7 +16,20 @@ from typing import Any
 import numpy as np
 
 from obligations.errors import ObligationsError
-from obligations.lean import Bound, Call, Constant, LetIn, Local, Op, Typed, resolve, show, type_of
+from obligations.lean import (
+    Bound,
+    Call,
+    Constant,
+    LetIn,
+    Local,
+    Op,
+    Typed,
+    head,
+    is_proof,
+    resolve,
+    show,
+    type_of,
+)
 from obligations.ops import Array
 from obligations.shadow.evaluate import STEP, Evaluator, NotEvaluable, relative_error
 
@@ -81,18 +94,18 @@ class Propositions:
         ObligationsError
             When a binder's type has no samples, or no point satisfies the hypotheses.
         """
-        hypotheses = [p.local for p in constant.params if _is_proof(p.local)]
+        hypotheses = [p.local for p in constant.params if is_proof(p.local)]
         sides = _kernel_sides(constant)
         for attempt in range(TRIES):
             scope: Values = {}
             indices: list[Local] = []
             for param in constant.params:
                 local = param.local
-                if _is_proof(local):
+                if is_proof(local):
                     scope[local.uid] = None
                 elif local.uid in sides:
                     scope[local.uid] = 3
-                elif _head(local.type) == "Fin":
+                elif head(local.type) == "Fin":
                     indices.append(local)
                     scope[local.uid] = 0
                 else:
@@ -212,10 +225,10 @@ class Propositions:
     def _function(self, type_: Bound, scope: Mapping[int, Any]) -> Any:
         """A smooth random function between vectors, or a vector for ``Fin n → ℝ``."""
         source, target = resolve(type_.local.type), resolve(type_.body)
-        if _head(source) == "Fin" and _head(target) == "ℝ":
+        if head(source) == "Fin" and head(target) == "ℝ":
             assert isinstance(source, Call)
             return self.rng.normal(size=(1, int(self.evaluator.value(source.args[0], scope))))
-        if not (_head(source) == "Vec" and _head(target) == "Vec"):
+        if not (head(source) == "Vec" and head(target) == "Vec"):
             raise ObligationsError(f"no sample can be drawn of the type {show(type_)}")
         assert isinstance(source, Call)
         assert isinstance(target, Call)
@@ -236,10 +249,8 @@ class Propositions:
         """
         term = resolve(term)
         match term:
-            case LetIn(local, body):
-                assert local.value is not None
-                inner = {**scope, local.uid: self.evaluator.value(local.value, scope)}
-                yield from self.findings(body, inner)
+            case LetIn(_, body):
+                yield from self.findings(body, self.evaluator.under(term, scope))
             case Op("∧", left, right):
                 yield from self.findings(left, scope)
                 yield from self.findings(right, scope)
@@ -265,7 +276,7 @@ class Propositions:
                 raise ObligationsError(f"'{show(term)}' is not a statement that can be evaluated")
 
     def _every(self, local: Local, body: Typed, scope: Mapping[int, Any]) -> Iterator[Finding]:
-        if _is_proof(local):
+        if is_proof(local):
             if self.truth(local.type, scope):
                 yield from self.findings(body, {**scope, local.uid: None})
             return
@@ -364,15 +375,6 @@ _ORDER: Mapping[str, Callable[[Array, Array], Any]] = {
 }
 
 _TENSORS = frozenset({"Vec", "Mat", "Kernel4", "DepthwiseKernel", "Tensor3", "SHlo"})
-
-
-def _head(type_: Typed) -> str:
-    type_ = resolve(type_)
-    return type_.name if isinstance(type_, Call) else ""
-
-
-def _is_proof(local: Local) -> bool:
-    return _head(type_of(local.type)) == "Prop"
 
 
 def _kernel_sides(constant: Constant) -> set[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -25,6 +26,13 @@ TRIES = 400
 
 LEAST_VALUES = 8
 """How many values a channel's statistics run over at least."""
+
+
+def rng_for(seed: int, *parts: int | str) -> np.random.Generator:
+    """The random numbers of what ``parts`` name: the same ones whatever else is drawn."""
+    return np.random.default_rng(
+        [seed, *(zlib.crc32(p.encode()) if isinstance(p, str) else p for p in parts)]
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +89,7 @@ def margins(case: Case, values: Mapping[str, Array] | None = None) -> Margins:
 
 def tensor(parameter: Parameter, shape: tuple[int, ...], rng: np.random.Generator) -> Array:
     """A random value of a parameter, ``(1, *shape)``, as the operation table draws it."""
-    value = parameter.draw(shape, rng)
-    return value[None]
+    return parameter.draw(shape, rng)[None]
 
 
 def type_shape(type_: s.Term, sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from obligations.errors import ObligationsError
-from obligations.lean import Constant, Environment, syntax as s
+from obligations.lean import Constant, Environment, parse_signature, syntax as s
 from obligations.ops import (
     STRINGS,
     Array,
     Mask,
     Operation,
     Parameter,
+    definitions,
     environment,
     per_table,
 )
@@ -28,15 +29,10 @@ from obligations.shadow.evaluate import Evaluator
 from obligations.shadow.forward import Case, axes, site_parameters
 from obligations.statements import Forward, template, times
 
-NAT = s.Ident("Nat")
-
 
 @per_table
 def _environment() -> Environment:
     """One environment for every operation's step, with the steps that tie files define."""
-    from obligations.lean import parse_signature
-    from obligations.ops import definitions
-
     env = environment()
     for found in definitions().values():
         groups, type_ = parse_signature(found.signature)
@@ -57,7 +53,7 @@ def _binders(operation: Operation) -> tuple[s.Binder, ...]:
     """The sizes, parameters, masks and inputs of an operation."""
     named: tuple[Parameter | Mask, ...] = (*operation.parameters, *operation.options)
     return (
-        s.Binder(operation.symbols(), NAT),
+        s.Binder(operation.symbols(), s.NAT),
         *(s.Binder((p.symbol,), template(p.type)) for p in named),
         *(s.Binder((i.symbol,), _vec(i.axes)) for i in operation.inputs),
     )
@@ -82,12 +78,12 @@ def _nodes(operation: Operation) -> tuple[tuple[tuple[str, ...], Constant], ...]
     """Per clause, what it covers and its plain form as a proposition."""
     env = _environment()
     out = []
-    strings = s.Binder(STRINGS, s.Ident("String"))
+    strings = s.Binder(STRINGS, s.STRING)
     cot = s.Binder(("cot",), _vec(operation.output))
     for i, clause in enumerate(operation.clauses):
         name = f"clause.{_key(operation)}.{i}"
         groups = (*_binders(operation), strings, cot)
-        constant = env.declare(name, groups, s.Ident("Prop"), template(clause.plain.text))
+        constant = env.declare(name, groups, s.PROP, template(clause.plain.text))
         out.append((clause.covers, constant))
     return tuple(out)
 
@@ -120,8 +116,7 @@ def backward_step(
     """
     constant = _step(operation, symbol)
     scope = _scope(constant, {**dims, **params, **_inputs(operation, xs), "dy": dy})
-    assert constant.body is not None
-    return np.asarray(Evaluator(_environment()).value(constant.body, scope))
+    return np.asarray(Evaluator(_environment()).value(constant.term, scope))
 
 
 def _inputs(operation: Operation, xs: Sequence[Array]) -> dict[str, Array]:
@@ -140,8 +135,7 @@ def gradient_nodes(
     for covers, constant in _nodes(operation):
         scope = _scope(constant, {**dims, **params, **_inputs(operation, xs), "cot": cot})
         evaluator = Evaluator(_environment())
-        assert constant.body is not None
-        found = list(leaves(evaluator, constant.body, scope))
+        found = list(leaves(evaluator, constant.term, scope))
         for symbol, leaf in zip(covers, found, strict=True):
             out[symbol] = np.asarray(evaluator.value(leaf.node, leaf.scope))
     return out

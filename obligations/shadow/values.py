@@ -167,8 +167,7 @@ def net_values(
     out: dict[str, Callable[..., Any]] = {}
 
     def named(name: str, args: tuple[Any, ...]) -> dict[str, Any]:
-        constant = env.find(name)
-        assert constant is not None
+        constant = env[name]
         return {p.local.name: a for p, a in zip(constant.params, args, strict=True)}
 
     def projection(field_name: str) -> Callable[..., Any]:

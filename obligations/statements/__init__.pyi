@@ -7,7 +7,6 @@ from .dag import (
     Emitted as Emitted,
     FanIn as FanIn,
     Forward as Forward,
-    ReadOf as ReadOf,
     Step as Step,
     certify as certify,
     compare as compare,
@@ -37,5 +36,5 @@ from .spell import (
 )
 from .thread import Handed as Handed, Threading as Threading, Tied as Tied, threading as threading
 from .tie_file import Derived as Derived, derive as derive
-from .whole import LossTerms as LossTerms, capstone as capstone
+from .whole import LossTerms as LossTerms, WholeNetTerms as WholeNetTerms, capstone as capstone
 from .zeros import block_zero_reason as block_zero_reason, whole_zero_reasons as whole_zero_reasons

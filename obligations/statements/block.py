@@ -20,9 +20,6 @@ from obligations.statements.obligation import Obligation
 from obligations.statements.section import Section
 from obligations.statements.spell import Speller, added, binders, dim, fill, vec
 
-NAT = s.Ident("Nat")
-REAL = s.Ident("ℝ")
-
 
 @dataclass(frozen=True, slots=True)
 class Definition:
@@ -67,7 +64,7 @@ class BlockTerms:
     # -- binders ---------------------------------------------------------------------------
 
     def sizes(self) -> list[tuple[str, s.Term]]:
-        return [(n, NAT) for n in ("N", *self.block.space)]
+        return [(n, s.NAT) for n in ("N", *self.block.space)]
 
     def widths(self) -> tuple[str, ...]:
         """Every implicit size a statement of this block can need, in binder order."""
@@ -132,12 +129,12 @@ class BlockTerms:
             mentioned = used.union(*(s.free_names(t) for _, t in values))
             sizes = [(n, t) for n, t in sizes if n in mentioned]
         mentioned = set().union(*(s.free_names(t) for _, t in values))
-        implicit = [(w, NAT) for w in self.widths() if w in mentioned]
+        implicit = [(w, s.NAT) for w in self.widths() if w in mentioned]
         explicit = (*[n for n, _ in sizes], *strings, *[n for n, _ in values])
         groups = [
             *binders(sizes),
             *binders(implicit, "{"),
-            *binders([(x, s.Ident("String")) for x in strings]),
+            *binders([(x, s.STRING) for x in strings]),
             *binders(values),
         ]
         return tuple(groups), explicit
@@ -177,7 +174,6 @@ class BlockTerms:
         return Obligation(
             kind,
             declaration,
-            section="",
             block=self.block.name,
             kinds=more.pop("kinds", tuple(k.name for k in self.block.kinds)),  # type: ignore[arg-type]
             **more,  # type: ignore[arg-type]
@@ -267,7 +263,7 @@ class BlockTerms:
             return declaration
         entries = [(n, g.type, g.kind) for g in declaration.binders for n in g.names]
         widths = set(self.block.widths)
-        implicit = [(w, NAT) for w in kind.widths]
+        implicit = [(w, s.NAT) for w in kind.widths]
         out: list[s.Binder] = []
         run: list[tuple[str, s.Term]] = []
         for name, type_, bracket in entries:

@@ -11,8 +11,8 @@ from dataclasses import replace
 
 from obligations.description import Kind, Site
 from obligations.errors import InputError, ObligationsError
-from obligations.lean import Declaration, Tactic, syntax as s
-from obligations.ops import FLAG, STRINGS, Clause, definitions as file_definitions
+from obligations.lean import Declaration, Tactic, parse_signature, syntax as s
+from obligations.ops import FLAG, STRINGS, Clause, definitions as file_definitions, operations
 from obligations.statements.block import BlockTerms
 from obligations.statements.dag import (
     INCOMING,
@@ -20,7 +20,7 @@ from obligations.statements.dag import (
 )
 from obligations.statements.obligation import Obligation, Slot
 from obligations.statements.proofs import composed_graph, graph_proof, rewriting_proof
-from obligations.statements.spell import Speller, fill, layer_order
+from obligations.statements.spell import fill, layer_order
 
 
 class Deriver(BlockTerms):
@@ -55,10 +55,8 @@ class Deriver(BlockTerms):
 
     def _from_certificate(self) -> s.Term:
         certificate, _arguments = self.certificate(self.kind)
-        x, dy = self.block.input, self.block.incoming
-        if self.kind.certificate_global:
-            return s.App(s.Proj(certificate, "backward"), (s.Ident(x), s.Ident(dy)))
-        return s.App(s.Proj(certificate, "backward"), (s.Ident(dy),))
+        given = [self.block.input] if self.kind.certificate_global else []
+        return s.app(s.Proj(certificate, "backward"), *given, self.block.incoming)
 
     def _input(self, kind: Kind) -> list[Obligation]:
         fwd, emitted = self.section.forwards[kind.name], self.section.emitted[kind.name]
@@ -74,9 +72,9 @@ class Deriver(BlockTerms):
         if tie is None or not tie.theorem or kind.certificate is None or kind.graph is None:
             return out
         if kind.graph.defined_here:
-            out += composed_graph(self, kind)
+            out += composed_graph(self, kind, kind.graph)
         left = self.definition_at(tie.definition)
-        proof = graph_proof(self, kind, fwd, emitted) if self.proofs else ()
+        proof = graph_proof(self, kind, kind.graph, fwd, emitted) if self.proofs else ()
         out.append(self._tie(kind, tie.theorem, left, proof))
         return out
 
@@ -99,9 +97,8 @@ class Deriver(BlockTerms):
         ((symbol, _),) = site.operands()
         step = site.operation.step(symbol)
         left = fill(step.lean, self.speller.symbols(site, dy=definition.applied()))
-        head = left.fn if isinstance(left, s.App) else left
-        if not isinstance(head, s.Ident) or head.name != tie.definition:
-            found = head.name if isinstance(head, s.Ident) else "another term"
+        found = s.head(left) or "another term"
+        if found != tie.definition:
             raise InputError(
                 self.net.source,
                 tie.span or self.block.span,
@@ -125,7 +122,7 @@ class Deriver(BlockTerms):
         let_names: dict[str, str] = {}
         for let_name, site in saved:
             speller = self.speller.with_lets(let_names)
-            bound.append((let_name, None, self._let_value(speller, site)))
+            bound.append((let_name, None, speller.value(site)))
             let_names = {**let_names, site: let_name}
         cotangent_lets: dict[str, str] = {}
         taken = {*STRINGS, *let_names.values(), *(n for n, _ in self.values())}
@@ -179,7 +176,7 @@ class Deriver(BlockTerms):
         flagged = FLAG in used
         if flagged:
             position = len(self.parameter_binders())
-            values.insert(position, (FLAG, s.Ident("Bool")))
+            values.insert(position, (FLAG, s.BOOL))
         strings = tuple(x for x in STRINGS if x in used)
         groups, arguments = self.frame(values, None, strings)
         pins = {k: s.Num(v) for k, v in self.block.bundle_pins.items()}
@@ -190,7 +187,7 @@ class Deriver(BlockTerms):
             )
             body = s.substitute(body, pins)
         name, theorem = self.block.bundle, self.block.bundle_theorem
-        definition_ = Declaration("def", name, groups, s.Ident("Prop"), value=body)
+        definition_ = Declaration("def", name, groups, s.PROP, value=body)
         intros = " ".join(b[0] for b in bound)
         proof_lines: tuple[Tactic, ...]
         if any(index is not None for _, index in proofs):
@@ -235,9 +232,6 @@ class Deriver(BlockTerms):
                         f"but {parameter} reads another cotangent in each",
                     )
 
-    def _let_value(self, speller: Speller, site: str) -> s.Term:
-        return speller.value(site)
-
     def _clause(
         self,
         site: Site,
@@ -272,8 +266,6 @@ class Deriver(BlockTerms):
         )
 
     def _family_clause(self, site: Site, clause: Clause) -> Clause:
-        from obligations.ops import operations
-
         operation = site.operation
         family = self.emitted.family
         if operation.padding is None or family is None or family == operation.padding:
@@ -299,20 +291,14 @@ def _without(groups: tuple[s.Binder, ...], names: set[str]) -> tuple[s.Binder, .
 
 def _lemma_names(terms: Iterable[s.Term]) -> list[str]:
     """Heads of proof terms that are written without a namespace."""
-    out: dict[str, None] = {}
-    for term in terms:
-        head = term.fn if isinstance(term, s.App) else term
-        if isinstance(head, s.Ident) and "." not in head.name:
-            out[head.name] = None
-    return list(out)
+    heads = dict.fromkeys(s.head(term) for term in terms)
+    return [name for name in heads if name and "." not in name]
 
 
 def step_definition(name: str, block: str) -> Obligation:
     """A backward step the library lacks, as the table defines it."""
-    from obligations.lean import parse_signature
-
     found = file_definitions()[name]
     groups, type_ = parse_signature(found.signature)
     body = fill(found.body, {})
     declaration = Declaration("noncomputable def", name, groups, type_, value=body, doc=found.doc)
-    return Obligation("step", declaration, section="", block=block)
+    return Obligation("step", declaration, block=block)

@@ -12,15 +12,11 @@ from dataclasses import dataclass, replace
 
 from obligations.description import Block, Kind, Net, size_at
 from obligations.errors import ObligationsError
-from obligations.lean import Signature, syntax as s
+from obligations.lean import Declaration, Signature, syntax as s
 from obligations.ops import Entry
 from obligations.statements.block import BlockTerms
 from obligations.statements.dag import forward
-from obligations.statements.spell import binders, layer_order, vec
-
-NAT = s.Ident("Nat")
-TYPE = s.Ident("Type")
-PROP = s.Ident("Prop")
+from obligations.statements.spell import batched, binders, hlo, layer_order, vec
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +181,11 @@ def _block_entries(net: Net, block: Block) -> dict[str, Entry]:
     out: dict[str, Entry] = {}
     deriver = BlockTerms.plain(net, block)
     widths = block.widths
-    implicit = binders([(w, NAT) for w in widths], "{")
+    implicit = binders([(w, s.NAT) for w in widths], "{")
     if block.record is not None:
         p, record = block.record
-        explicit = binders([(w, NAT) for w in widths])
-        out[record] = _entry(explicit, TYPE)
+        explicit = binders([(w, s.NAT) for w in widths])
+        out[record] = _entry(explicit, s.TYPE)
         applied = s.app(record, *widths)
         for site in deriver.fwd.sites.values():
             for parameter in site.parameters:
@@ -197,7 +193,7 @@ def _block_entries(net: Net, block: Block) -> dict[str, Entry]:
                 groups = (*implicit, *binders([("self", applied)]))
                 out[name] = _entry(groups, deriver.parameter_type(parameter))
         for hypothesis in block.positive:
-            out[hypothesis.predicate] = _entry((*implicit, *binders([(p, applied)])), PROP)
+            out[hypothesis.predicate] = _entry((*implicit, *binders([(p, applied)])), s.PROP)
             for field, site_name in hypothesis.fields:
                 epsilon = deriver.epsilon(site_name)
                 groups = (
@@ -214,7 +210,7 @@ def _block_entries(net: Net, block: Block) -> dict[str, Entry]:
         names = [a.name for a in wanted.args if isinstance(a, s.Ident)]
         values = [v for v in deriver.values(incoming=False) if v[0] in names]
         groups, _ = deriver.frame(values, None)
-        out[block.smooth.predicate] = _entry(groups, PROP)
+        out[block.smooth.predicate] = _entry(groups, s.PROP)
         hidden = tuple(replace(g, kind="{") for g in groups)
         for field, at in block.smooth.fields:
             self_ = binders([("self", wanted)])
@@ -238,9 +234,7 @@ def _off_kinks_of(deriver: BlockTerms, name: str, value: s.Term) -> s.Term:
     kinks = {k for operation in readers for k in operation.kinks}
     entry = s.App(value.fn, (*value.args, s.Ident("i"))) if isinstance(value, s.App) else value
     parts = [s.Bin("≠", entry, s.Num(int(k))) for k in sorted(kinks)]
-    length = vec(deriver.fwd.shape(name))
-    assert isinstance(length, s.App)
-    index = s.Binder(("i",), s.App(s.Ident("Fin"), length.args))
+    index = s.Binder(("i",), s.app("Fin", batched(deriver.fwd.shape(name))))
     return s.Bind("∀", (index,), s.conjunction(parts))
 
 
@@ -271,20 +265,18 @@ def _graph_entries(deriver: BlockTerms, kind: Kind) -> dict[str, Entry]:
             values.append((q.lean, deriver.parameter_type(q)))
             if not q.trained:
                 values.append((f"h{q.lean}", s.Bin("<", s.Num(0), s.Ident(q.lean))))
-    out_shape = vec(deriver.fwd.shape(deriver.fwd.output))
-    assert isinstance(out_shape, s.App)
-    values += [deriver.input_binder(), ("e", s.App(s.Ident("SHlo"), out_shape.args))]
+    values += [deriver.input_binder(), ("e", hlo(deriver.fwd.shape(deriver.fwd.output)))]
     for field, site_name in block.smooth.fields:
         spelled = deriver.speller.spelled_out().value(site_name)
         statement = _off_kinks_of(deriver, site_name, spelled)
         values.append((field, s.substitute(statement, loose)))
-    sizes = [(n, NAT) for n, _ in deriver.sizes()]
-    implicit = binders([*sizes, *[(w, NAT) for w in block.widths]], "{")
+    sizes = [(n, s.NAT) for n, _ in deriver.sizes()]
+    implicit = binders([*sizes, *[(w, s.NAT) for w in block.widths]], "{")
     explicit = binders(values)
     own = graph_statement(kind.graph.name)
     arguments = [v for v, _ in values]
     return {
-        own: _entry((*implicit, *explicit), PROP),
+        own: _entry((*implicit, *explicit), s.PROP),
         kind.graph.name: _entry((*implicit, *explicit), s.app(own, *arguments)),
     }
 
@@ -322,15 +314,13 @@ def _certificate_entries(deriver: BlockTerms, kind: Kind) -> dict[str, Entry]:
 def _with_implicit(groups: tuple[s.Binder, ...], names: list[str]) -> tuple[s.Binder, ...]:
     if not names:
         return groups
-    extra = binders([(n, NAT) for n in names], "{")
+    extra = binders([(n, s.NAT) for n in names], "{")
     return (groups[0], *extra, *groups[1:])
 
 
 def _at_pattern(
     deriver: BlockTerms, kind: Kind, signature: tuple[tuple[s.Binder, ...], s.Term]
 ) -> tuple[tuple[s.Binder, ...], s.Term]:
-    from obligations.lean import Declaration
-
     groups, type_ = signature
     found = deriver.specialise(Declaration("axiom", "", groups, type_), kind)
     return found.binders, found.type
@@ -339,9 +329,9 @@ def _at_pattern(
 def _whole_entries(net: Net, by: Narrow) -> dict[str, Entry]:
     out: dict[str, Entry] = {}
     k = net.classes
-    implicit = binders([(k, NAT)], "{")
+    implicit = binders([(k, s.NAT)], "{")
     record = s.app(net.record, k)
-    out[net.record] = _entry(binders([(k, NAT)]), TYPE)
+    out[net.record] = _entry(binders([(k, s.NAT)]), s.TYPE)
     for field in net.weights:
         groups = (*implicit, *binders([("self", record)]))
         out[f"{net.record}.{field.name}"] = _entry(groups, scaled_type(field.type, net, by))
@@ -352,7 +342,7 @@ def _whole_entries(net: Net, by: Narrow) -> dict[str, Entry]:
     space = zip(entered.space, by.space(first.space), strict=True)
     symbols |= {name: s.Num(size) for name, size in space}
     x_type = s.substitute(vec(entered.input_shape), symbols)
-    common = (*binders([("N", NAT)]), *implicit, *binders([("w", record)]))
+    common = (*binders([("N", s.NAT)]), *implicit, *binders([("w", record)]))
     options = []
     for option in net.options:
         where = next(x for x in stops if net.block_of(x.kind)[0].name == option.where)

@@ -49,8 +49,6 @@ class Obligation:
         For a cotangent or a saved value: the forward site.
     slots
         For a bundle: its clauses in order.
-    section
-        The heading it stands under.
     roles
         For a declaration read from a file: what the description calls a binder, where the file
         calls it otherwise.
@@ -58,7 +56,6 @@ class Obligation:
 
     kind: ObligationKind
     declaration: Declaration
-    section: str
     block: str = ""
     kinds: tuple[str, ...] = ()
     chain: str = ""

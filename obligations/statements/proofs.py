@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from obligations.description import Kind, Shape
+from obligations.description import Graph, Kind
 from obligations.errors import InputError, ObligationsError
 from obligations.lean import Declaration, Tactic, syntax as s
-from obligations.statements.block import NAT
 from obligations.statements.dag import Emitted, FanIn, Forward, Step
 from obligations.statements.obligation import Obligation
-from obligations.statements.spell import binders, dim, fill, layer_order, main_path, times, vec
+from obligations.statements.spell import binders, fill, hlo, layer_order, main_path, vec
 
 if TYPE_CHECKING:
     from obligations.statements.block import BlockTerms
@@ -63,14 +62,13 @@ def graph_arguments(d: BlockTerms, up_to: str | None = None) -> list[s.Term]:
     return out
 
 
-def graph_proof(d: BlockTerms, kind: Kind, fwd: Forward, emitted: Emitted) -> tuple[Tactic, ...]:
+def graph_proof(
+    d: BlockTerms, kind: Kind, graph: Graph, fwd: Forward, emitted: Emitted
+) -> tuple[Tactic, ...]:
     """The proof of a tie from its graph lemma; its ending follows from the fan-in order."""
-    graph = kind.graph
-    assert graph is not None
-    assert kind.certificate is not None
     x, dy = d.block.input, d.block.incoming
     if graph.up_to is not None:
-        return calc_proof(d, kind)
+        return calc_proof(d, kind, graph, graph.up_to)
     seed = s.app(s.DotIdent("operand"), s.Str(""), s.Ident(dy))
     smooth = (
         []
@@ -92,7 +90,7 @@ def graph_proof(d: BlockTerms, kind: Kind, fwd: Forward, emitted: Emitted) -> tu
         Tactic(("have hd :", s.Bin("=", operand, s.Ident(dy)), ":= rfl")),
         Tactic(("rw [hd] at h",)),
     ]
-    swapped = fan_in_swapped(d, kind, fwd, emitted)
+    swapped = fan_in_swapped(d, kind, graph, fwd, emitted)
     if graph.transitive:
         out += [Tactic(("refine Eq.trans ?_ h",)), Tactic(("rfl",))]
         return tuple(out)
@@ -104,11 +102,8 @@ def graph_proof(d: BlockTerms, kind: Kind, fwd: Forward, emitted: Emitted) -> tu
     return tuple(out)
 
 
-def fan_in_swapped(d: BlockTerms, kind: Kind, fwd: Forward, emitted: Emitted) -> bool:
+def fan_in_swapped(d: BlockTerms, kind: Kind, graph: Graph, fwd: Forward, emitted: Emitted) -> bool:
     """Whether the render adds the branches in another order than the graph lemma."""
-    graph = kind.graph
-    if graph is None:
-        return False
     node = emitted.nodes.get(emitted.output or "")
     main = main_path(fwd)
     words = []
@@ -129,25 +124,23 @@ def fan_in_swapped(d: BlockTerms, kind: Kind, fwd: Forward, emitted: Emitted) ->
     return tuple(words) != graph.fan_in
 
 
-def calc_proof(d: BlockTerms, kind: Kind) -> tuple[Tactic, ...]:
+def calc_proof(d: BlockTerms, kind: Kind, graph: Graph, up_to: str) -> tuple[Tactic, ...]:
     """A head: its graph lemma covers the part up to a site; the rest holds by unfolding."""
-    graph, tie = kind.graph, kind.input
-    assert graph is not None
-    assert graph.up_to is not None
+    tie = kind.input
     assert tie is not None
-    tiles = d.speller.stages_from_input(graph.up_to)
+    tiles = d.speller.stages_from_input(up_to)
     known = tiles[0][0].graph if tiles and len(tiles) == 1 else None
     if known is not None and graph.name != f"{known}_faithful":
-        message = f"the part up to {graph.up_to} has the graph {known}, not that of {graph.name}"
+        message = f"the part up to {up_to} has the graph {known}, not that of {graph.name}"
         raise InputError(d.net.source, graph.span, message)
-    node = d.emitted.nodes[d.last_at(graph.up_to)]
+    node = d.emitted.nodes[d.last_at(up_to)]
     inner = d.term(node.name, d.emitted, d.fwd, spell_out=True)
     operand = s.app(s.DotIdent("operand"), s.Str(""), inner)
     x = s.Ident(d.block.input)
-    with_proofs = graph_arguments(d, graph.up_to)
+    with_proofs = graph_arguments(d, up_to)
     smooth = [] if d.block.smooth is None else [s.Ident(d.block.smooth.binder)]
     lemma = s.app(graph.name, *with_proofs, x, operand, *smooth)
-    proofs = {n for v in d.block.positive for n in (v.binder,)}
+    proofs = {v.binder for v in d.block.positive}
     plain = [a for a in with_proofs if not (isinstance(a, s.Ident) and a.name in proofs)]
     graph_term = s.app(graph.name.removesuffix("_faithful"), *plain, x, operand)
     left = d.definition_at(tie.definition)
@@ -164,13 +157,10 @@ def calc_proof(d: BlockTerms, kind: Kind) -> tuple[Tactic, ...]:
     )
 
 
-def composed_graph(d: BlockTerms, kind: Kind) -> list[Obligation]:
+def composed_graph(d: BlockTerms, kind: Kind, graph: Graph) -> list[Obligation]:
     """The backward graph of a block the library has none for, and that it is faithful."""
-    graph = kind.graph
-    assert graph is not None
     assert d.block.record is not None
     assert d.block.smooth is not None
-    assert kind.certificate is not None
     tiles = d.speller.stages_from_input(d.fwd.output)
     if not tiles or any(t.graph is None or t.layer is None for t, _ in tiles):
         message = f"the stages of {d.block.name} have no graphs to compose"
@@ -189,7 +179,7 @@ def composed_graph(d: BlockTerms, kind: Kind) -> list[Obligation]:
         seed = s.app(stage.graph, *arguments, x, seed)
     sizes = tuple(n for n, _ in d.sizes())
     shape, out_shape = d.block.input_shape, d.fwd.shape(d.fwd.output)
-    implicit = s.Binder((sizes[0], *d.block.widths, *sizes[1:]), NAT, "{")
+    implicit = s.Binder((sizes[0], *d.block.widths, *sizes[1:]), s.NAT, "{")
     record = s.app(d.block.record[1], *d.block.widths)
     definition = Declaration(
         "noncomputable def",
@@ -250,11 +240,6 @@ def composed_graph(d: BlockTerms, kind: Kind) -> list[Obligation]:
         d.obligation("graph", definition, kinds=(kind.name,)),
         d.obligation("graph lemma", lemma, kinds=(kind.name,)),
     ]
-
-
-def hlo(shape: Shape) -> s.Term:
-    """The type of a graph whose value has this shape."""
-    return s.app("SHlo", s.Bin("*", s.Ident("N"), times([dim(d) for d in shape])))
 
 
 def stage_arguments(lean: str, values: Mapping[str, s.Term]) -> list[s.Term]:

@@ -10,16 +10,14 @@ import networkx as nx
 
 from obligations.description import Dim, Parameter, Shape, Site
 from obligations.errors import ObligationsError
-from obligations.lean import syntax as s
-from obligations.ops import Stage
+from obligations.lean import parse_term, syntax as s
+from obligations.ops import Stage, stages
 from obligations.statements.dag import Forward
 
 
 @cache
 def template(text: str) -> s.Term:
     """A template of the operation table as a term, its symbols still plain names."""
-    from obligations.lean import parse_term
-
     return parse_term(text)
 
 
@@ -54,10 +52,19 @@ def times(factors: Sequence[s.Term]) -> s.Term:
     return reduce(lambda a, b: s.Bin("*", a, b), factors)
 
 
+def batched(shape: Shape) -> s.Term:
+    """How many entries a batched activation has: ``N * (c * h * w)``, or ``N * a``."""
+    return s.Bin("*", s.Ident("N"), times([dim(d) for d in shape]))
+
+
 def vec(shape: Shape) -> s.Term:
     """The type of a batched activation: ``Vec (N * (c * h * w))``, or ``Vec (N * a)``."""
-    inner = times([dim(d) for d in shape])
-    return s.app("Vec", s.Bin("*", s.Ident("N"), inner))
+    return s.app("Vec", batched(shape))
+
+
+def hlo(shape: Shape) -> s.Term:
+    """The type of a graph whose value has this shape."""
+    return s.app("SHlo", batched(shape))
 
 
 def binders(entries: Iterable[tuple[str, s.Term]], kind: str = "(") -> tuple[s.Binder, ...]:
@@ -147,8 +154,6 @@ class Speller:
 
     def _stage(self, site: Site) -> tuple[Stage, tuple[Site, ...]] | None:
         """The longest named stage that ends at ``site``, with the sites it covers."""
-        from obligations.ops import stages
-
         best: tuple[Stage, tuple[Site, ...]] | None = None
         for stage in stages():
             length = len(stage.steps)

@@ -87,6 +87,14 @@ def certified(net: Net) -> Threading:
     return _thread(net, steps)
 
 
+_SAID = {
+    "layer": "takes the weights of",
+    "kind": "is the input cotangent of",
+    "before": "takes its input after block",
+    "incoming": "receives",
+}
+
+
 def compare(net: Net, found: Threading) -> list[Difference]:
     """Every place where ``found`` is not what the stated forward implies."""
     return list(_differences(net, found))
@@ -95,27 +103,17 @@ def compare(net: Net, found: Threading) -> list[Difference]:
 def _differences(net: Net, found: Threading) -> Iterator[Difference]:
     wanted = certified(net)
     spans: dict[str, Span] = {x.name: x.span for x in net.layers}
-    for h, right in zip(found.handed, wanted.handed, strict=False):
-        span = spans.get(h.layer, net.capstone.span)
-        for what, have, want in (
-            ("takes the weights of", h.layer, right.layer),
-            ("is the input cotangent of", h.kind, right.kind),
-            ("takes its input after block", str(h.before), str(right.before)),
-            ("receives", h.incoming, right.incoming),
-        ):
-            if have != want:
-                yield Difference(span, f"{h.name} {what} {have}; the forward makes it {want}")
-    for t, due in zip(found.tied, wanted.tied, strict=False):
-        span = spans.get(t.layer, net.capstone.span)
-        for what, have, want in (
-            ("takes the weights of", t.layer, due.layer),
-            ("takes its input after block", str(t.before), str(due.before)),
-            ("receives", t.incoming, due.incoming),
-        ):
-            if have != want:
-                yield Difference(
-                    span, f"the bundle of {due.layer} {what} {have}; the forward makes it {want}"
-                )
+    pairs: list[tuple[Handed | Tied, Handed | Tied]] = [
+        *zip(found.handed, wanted.handed, strict=False),
+        *zip(found.tied, wanted.tied, strict=False),
+    ]
+    for have, due in pairs:
+        who = have.name if isinstance(have, Handed) else f"the bundle of {due.layer}"
+        for part, said in _SAID.items():
+            is_, makes = getattr(have, part, None), getattr(due, part, None)
+            if is_ != makes:
+                span = spans.get(have.layer, net.capstone.span)
+                yield Difference(span, f"{who} {said} {is_}; the forward makes it {makes}")
     counts = (len(found.handed), len(found.tied)), (len(wanted.handed), len(wanted.tied))
     if counts[0] != counts[1]:
         yield Difference(

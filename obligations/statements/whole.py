@@ -8,14 +8,14 @@ from obligations.description import Kind, Layer, Net
 from obligations.errors import ObligationsError
 from obligations.lean import Declaration, Tactic, syntax as s
 from obligations.ops import FLAG, SEED, STRINGS
-from obligations.statements.block import NAT, Definition
+from obligations.statements.block import Definition
 from obligations.statements.deriver import Deriver
 from obligations.statements.obligation import Obligation
 from obligations.statements.spell import binders, fill, vec
 from obligations.statements.thread import Threading
 
 
-class WholeNet:
+class WholeNetTerms:
     """Terms of the whole net: weights, prefixes and block-output cotangents at literal sizes."""
 
     def __init__(self, net: Net, derivers: Mapping[str, Deriver]) -> None:
@@ -97,7 +97,7 @@ def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Ob
 
     ``derivers`` have derived their cotangents, so that these have names.
     """
-    whole = WholeNet(net, derivers)
+    whole = WholeNetTerms(net, derivers)
     cap = net.capstone
     k = net.classes
     bound: list[tuple[str, s.Term | None, s.Term]] = []
@@ -131,14 +131,14 @@ def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Ob
         proofs.append(s.app(deriver.block.bundle_theorem, *arguments))
     body = s.lets(bound, s.conjunction(clauses))
     used = s.free_names(body)
-    entries = [(k, NAT)]
-    strings = [(x, s.Ident("String")) for x in STRINGS if x in used]
+    entries = [(k, s.NAT)]
+    strings = [(x, s.STRING) for x in STRINGS if x in used]
     loss = LossTerms(net)
     constants = loss.constants() if cap.threaded else ()
     last = loss.data() if cap.threaded else binders([(SEED, whole.logits_type())])
-    flag = [(FLAG, s.Ident("Bool"))] if FLAG in used else []
+    flag = [(FLAG, s.BOOL)] if FLAG in used else []
     groups = (
-        *binders([("N", NAT)]),
+        *binders([("N", s.NAT)]),
         *binders(entries, "{"),
         *binders(strings),
         *constants,
@@ -156,7 +156,7 @@ def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Ob
         body,
         proof=(Tactic((f"intro {intros}",)), Tactic(("exact", s.Anon(tuple(proofs))))),
     )
-    return Obligation("capstone", declaration, section="", block="")
+    return Obligation("capstone", declaration)
 
 
 class LossTerms:
@@ -165,7 +165,7 @@ class LossTerms:
     def __init__(self, net: Net) -> None:
         self.loss = net.loss
         self.classes = s.Ident(net.classes)
-        logits = WholeNet(net, {}).forward()
+        logits = WholeNetTerms(net, {}).forward()
         self._symbols: dict[str, s.Term] = {"K": self.classes}
         self._symbols["logits"] = self.filled(self.loss.rows, {"z": logits})
 
@@ -201,10 +201,10 @@ class LossTerms:
 
 def loss_row(net: Net) -> Obligation:
     """The loss row: the emitted loss cotangent is the derivative of the loss."""
-    whole, terms = WholeNet(net, {}), LossTerms(net)
+    whole, terms = WholeNetTerms(net, {}), LossTerms(net)
     groups = (
-        *binders([("N", NAT)]),
-        *binders([(net.classes, NAT)], "{"),
+        *binders([("N", s.NAT)]),
+        *binders([(net.classes, s.NAT)], "{"),
         *terms.binders(net.loss.of_sizes),
         *terms.constants(),
         *binders([("w", s.app(net.record, net.classes))]),
@@ -222,4 +222,4 @@ def loss_row(net: Net) -> Obligation:
         terms.row(),
         proof=(Tactic(("exact", terms.filled(net.loss.proof))),),
     )
-    return Obligation("loss", declaration, section="", block="")
+    return Obligation("loss", declaration)

@@ -93,17 +93,6 @@ def equation(site: Site) -> str:
     return f"{site.name} = {site.operation.word} {' '.join(site.inputs)}"
 
 
-def conjuncts(term: s.Term) -> list[s.Term]:
-    """The clauses of ``let …; a ∧ b ∧ c``."""
-    while isinstance(term, s.Let):
-        term = term.body
-    out = []
-    while isinstance(term, s.Bin) and term.op == "∧":
-        out.append(term.left)
-        term = term.right
-    return [*out, term]
-
-
 # -- chains ------------------------------------------------------------------------------------
 
 
@@ -240,11 +229,8 @@ class _Writer:
                 f"The backward of the certificate `{kind.certificate}`{every}. The render's chain "
                 f"for it is {listed(map(code, lines))}. {feeds}"
             )
-        if path.join is not None:
-            where = self._where(section, kind, o)
-            return f"{where}: {self._told(path, section, kind)} {shown}. {feeds}"
         where = self._where(section, kind, o)
-        if o.site != block.input:
+        if path.join is None and o.site != block.input:
             readers = self._readers(section, o)
             earlier = self.said.get((lines, readers)) or self.said.get((lines, ()))
             self.said[lines, readers] = self.said[lines, ()] = o.name
@@ -396,7 +382,7 @@ class _Writer:
         pairs = [f"{', '.join(map(code, names))} at `{cot}`" for cot, names in reads.items()]
         count = sum(len(slot.parameters) for slot in o.slots)
         out = f"The {counted(count)} parameters of {called(section.block)}: {'; '.join(pairs)}."
-        clauses = conjuncts(o.declaration.value)
+        clauses = s.conjuncts(s.split_lets(o.declaration.value)[1])
         spelled = [
             p
             for slot, clause in zip(o.slots, clauses, strict=True)
@@ -472,20 +458,15 @@ def _past(site: Site) -> str:
 
 def _let_names(o: Obligation, names: Mapping[str, str]) -> dict[str, str]:
     """Chain values to the names that stand for them in a bundle's clauses."""
-    bound: dict[str, str] = {}
-    term = o.declaration.value
-    while isinstance(term, s.Let):
-        head = _head(term.value)
-        if head:
-            bound.setdefault(head, term.name)
-        term = term.body
+    assert o.declaration.value is not None
+    lets, _ = s.split_lets(o.declaration.value)
+    bound = {_head(value): name for name, _, value in reversed(lets)}
     return {chain: bound.get(name, name) for chain, name in names.items()}
 
 
 def _head(piece: str | s.Term) -> str:
     """The name at the head of an application, without its namespace."""
-    term = piece.fn if isinstance(piece, s.App) else piece
-    return term.name.rsplit(".", 1)[-1] if isinstance(term, s.Ident) else ""
+    return "" if isinstance(piece, str) else s.head(piece).rsplit(".", 1)[-1]
 
 
 def _tactic_words(proof: Iterable[Tactic]) -> list[str]:

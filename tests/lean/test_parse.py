@@ -13,7 +13,6 @@ from obligations.errors import InputError, Source, Span
 from obligations.lean.parse import (
     MAX_DEPTH,
     TextSpan,
-    parse_binders,
     parse_signature,
     parse_term,
     strip_comments,
@@ -213,8 +212,7 @@ def test_signatures() -> None:
     ]
     assert show(type_) == "[[Vec ic] → [Vec oc]]"
     assert parse_signature(": T") == ((), Ident("T"))
-    assert parse_binders("") == ()
-    assert [show(b) for b in parse_binders("(x y : T) z")] == ["(x y : T|", "_z|"]
+    assert [show(b) for b in parse_signature("(x y : T) z : T")[0]] == ["(x y : T|", "_z|"]
     with pytest.raises(InputError, match="ends too early"):
         parse_signature("(x : T)")
 
@@ -332,7 +330,7 @@ def test_binders_outside_the_fragment() -> None:
     binders, type_ = parse_signature("(x : T) (h : ‖x‖ ≤ 1) : a ∧ |x| < 1", lenient=True)
     assert [show(b) for b in binders] == ["(x : T|", "(h : ‹‖ x ‖ ≤ 1›|"]
     assert show(type_) == "‹a ∧ | x | < 1›"
-    assert show(parse_binders("(x : T) 1", lenient=True)[0]).endswith("‹( x : T ) 1›|")
+    assert show(parse_signature("(x : T) 1 : T", lenient=True)[1]) == "‹( x : T ) 1 : T›"
 
 
 def test_depth_is_kept_opaque_when_lenient() -> None:
@@ -401,7 +399,7 @@ SOUP = st.lists(
 @settings(max_examples=400, deadline=None)
 @given(st.one_of(st.text(max_size=60), SOUP.map(" ".join), SOUP.map("".join)))
 def test_no_text_breaks_the_reader(text: str) -> None:
-    for parse in (parse_term, parse_signature, parse_binders):
+    for parse in (parse_term, parse_signature):
         parse(text, lenient=True)
         error = None
         try:

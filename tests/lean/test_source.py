@@ -12,7 +12,7 @@ from hypothesis import example, given, settings, strategies as st
 
 from obligations.errors import Source
 from obligations.lean import printer
-from obligations.lean.parse import parse_binders, parse_term
+from obligations.lean.parse import parse_signature, parse_term
 from obligations.lean.source import FileDeclaration, LeanFile, read, tokens
 from obligations.lean.syntax import Bind, Ident, Let, Raw
 
@@ -90,7 +90,10 @@ def test_the_other_commands_are_kept() -> None:
         "LeanMlir.Proofs.Foundation.GradNodesB",
         "A.«odd-part».B",
     ]
-    assert [(o.namespaces, o.scoped, o.listed, o.hidden, o.renamed) for o in file.opens] == [
+    scopes = [scope for d in file.declarations for scope in d.scope.chain()]
+    within = "open Classical in"
+    opens = dict.fromkeys(x.opened for x in scopes if x.opened and x.opened.at.text != within)
+    assert [(o.namespaces, o.scoped, o.listed, o.hidden, o.renamed) for o in opens] == [
         (("Proofs", "Proofs.StableHLO"), False, (), (), ()),
         (("BigOperators",), True, (), (), ()),
         (("Proofs.GradNodeB",), False, ("convWTiedB_holds", "convBTiedB_holds"), (), ()),
@@ -103,8 +106,7 @@ def test_the_other_commands_are_kept() -> None:
 def test_the_parts_of_a_declaration(sample: dict[str, FileDeclaration]) -> None:
     d = sample["early"]
     assert d.attributes == ("reducible", "simp", 'deprecated "use, this" (since := "2025-01-01")')
-    assert d.docstring is not None
-    assert d.docstring.text == "/-- Its docstring -- with a dash -/"
+    assert d.at.text.startswith("/-- Its docstring -- with a dash -/\n")
     assert d.binders_at is not None
     assert d.binders_at.text.startswith("(N : Nat) {c : Nat} [inst")
     assert d.type_at is not None
@@ -125,24 +127,25 @@ def test_the_parts_of_a_declaration(sample: dict[str, FileDeclaration]) -> None:
     assert weights.binders_at.text == "(ic oc : Nat)"
     assert weights.tail_at is not None
     assert weights.tail_at.text == "deriving Repr, DecidableEq"
-    assert sample["Proofs.Tie.Pair"].universes is not None
-    assert sample["Proofs.Tie.Pair"].universes.text == "{w}"
+
+
+def last_opened(d: FileDeclaration) -> tuple[str, ...]:
+    return [s.opened.namespaces for s in d.scope.chain() if s.opened is not None][-1]
 
 
 def test_what_is_in_force_where_a_declaration_stands(sample: dict[str, FileDeclaration]) -> None:
     inner, outer = sample["Proofs.Tie.hidden"], sample["Proofs.Tie.equations"]
     assert [v.text.strip() for v in inner.variables] == ["{α : Type u} (n : ℕ)", "(m : ℕ)"]
     assert [v.text.strip() for v in outer.variables] == ["{α : Type u} (n : ℕ)"]
-    assert inner.opens[-1].namespaces == ("Set",)
-    assert outer.opens[-1].namespaces == ("Real",)
+    assert last_opened(inner) == ("Set",)
+    assert last_opened(outer) == ("Real",)
     within = sample["Proofs.Tie.within"]
     assert [w.text for w in within.within] == [
         "open Classical in",
         "set_option maxHeartbeats 400000 in",
     ]
-    assert within.opens[-1].namespaces == ("Classical",)
-    assert within.docstring is not None
-    assert within.docstring.text == "/-- After an `open … in`. -/"
+    assert last_opened(within) == ("Classical",)
+    assert "/-- After an `open … in`. -/" in within.at.text
     assert [w.text for w in sample["Proofs.Tie.counted"].within] == ["count_heartbeats in"]
     assert sample["afterwards"].variables == ()
 
@@ -234,8 +237,8 @@ def test_no_text_is_refused(text: str) -> None:
     file = split(text)
     assert whole(file) == text
     for d in file.declarations:
-        d.binders(), d.statement(), d.value(), d.opens, d.variables
-        for part in (d.docstring, d.binders_at, d.type_at, d.body_at, d.tail_at, d.place):
+        d.binders(), d.statement(), d.value(), d.variables
+        for part in (d.binders_at, d.type_at, d.body_at, d.tail_at, d.place):
             if part is not None:
                 assert d.at.start <= part.start <= part.end <= d.at.end
                 line = text.split("\n")[part.span.line - 1]
@@ -305,7 +308,7 @@ long = pytest.mark.parametrize(("n", "made"), LONG, ids=[f(3)[:16].strip() for _
 def read_whole(text: str) -> None:
     file = split(text)
     for d in file.declarations[:100]:
-        d.binders(), d.statement(), d.value(), d.opens
+        d.binders(), d.statement(), d.value()
     assert whole(file) == text
 
 
@@ -344,7 +347,7 @@ def test_generated_files_are_read_whole_and_printed_back(name: str) -> None:
     assert len(file.declarations) == len(words) > 0
     for d in file.declarations:
         groups, type_, value = d.binders(), d.statement(), d.value()
-        assert parse_binders(" ".join(printer.binders(groups))) == groups
+        assert parse_signature(f"{' '.join(printer.binders(groups))} : T")[0] == groups
         # Strict reading refuses what is opaque, so nothing of these was kept as tokens.
         assert type_ is not None
         assert parse_term(printer.term(type_)) == type_

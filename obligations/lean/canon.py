@@ -7,6 +7,7 @@ which of them two statements differ in.
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -356,23 +357,26 @@ def _in_order(entries: list[Node], body: Node) -> list[Node]:
     return out
 
 
-def digest(node: Node, marks: Mapping[int, object]) -> int:
-    """A hash that two terms share when they are the same up to bound variables.
+def digest(node: Node, marks: Mapping[int, object]) -> bytes:
+    """A hash that two terms share when they are the same up to bound variables; no run has another.
 
     ``marks`` says what stands for the variables bound outside of ``node``.
     """
     known = dict(marks)
     depth = itertools.count()
 
-    def visit(node: Node) -> int:
+    def hashed(*of: object) -> bytes:
+        return hashlib.blake2b(repr(of).encode(), digest_size=8).digest()
+
+    def visit(node: Node) -> bytes:
         if node.kind == "bound":
-            return hash(("bound", known.get(node.uid, node.label)))
+            return hashed("bound", known.get(node.uid, node.label))
         out = []
         for part in node.parts:
             out.append(visit(part))
             if part.kind == "entry":
                 known[part.uid] = ("binder", next(depth))
-        return hash((node.kind, node.label, *out))
+        return hashed(node.kind, node.label, *out)
 
     return visit(node)
 

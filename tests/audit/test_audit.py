@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from described import plain, small
+from described import NEAR, failing, plain, small, told
 from hypothesis import given, settings, strategies as st
 from step_mutants import mutant
 from step_renderer import Layer, Net, Step, loss, render, shapes
 
-from obligations.audit.steps import Audit, audit, fits, shown, summary
+from obligations.audit.steps import Audit, audit, fits, summary
 from obligations.errors import InputError, ObligationsError, Source
 from obligations.stablehlo import Operation, Recognised, evaluate, read, recognise
 
@@ -24,14 +24,6 @@ OPTIMIZERS = ("sgd", "momentum", "adam", "rmsprop")
 
 def audited(text: str, name: str = "tiny", numbers: bool | None = False, **options: str) -> Audit:
     return audit(small(name, **options), Source("step.mlir", text), numbers=numbers)
-
-
-def failing(found: Audit) -> set[str]:
-    return {row.convention for row in found.rows if not row.ok}
-
-
-def told(found: Audit) -> str:
-    return "\n".join(shown(found, row, m) for row, m in found.mismatches[:8])
 
 
 # ---- right ones
@@ -647,10 +639,6 @@ def test_every_change_of_what_is_reported_is_told(seed: int) -> None:
         for line in (names, rows[last].replace(f"%{a},", f"%{b},")):
             found = audited("\n".join([*rows[:last], line, *rows[last + 1 :]]))
             assert failing(found) == {"returned statistics"}, told(found)
-
-
-NEAR = 16
-"""Lines between a broken operation and the value it is part of."""
 
 
 @pytest.mark.parametrize("seed", range(2))

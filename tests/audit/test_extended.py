@@ -10,11 +10,10 @@ from functools import cache
 
 import numpy as np
 import pytest
-from described import HERE, plain
+from described import HERE, NEAR, failing, plain, told
 from extended_ops import LAYERNORM, SIGMOID, SWISH, pointwise
 from step_mutants import mutant
 from step_renderer import Net as Plain, Step, add, conv, head, relu, render
-from test_audit import NEAR, failing, told
 
 from obligations.audit.steps import Audit, audit
 from obligations.description import Net

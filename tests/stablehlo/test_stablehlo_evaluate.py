@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings, strategies as st
 from step_nets import NETS
-from step_renderer import loss, parameters, render
+from step_renderer import inputs, loss, parameters, render
 
 from obligations.errors import ObligationsError, Source
 from obligations.stablehlo import evaluate, read
@@ -173,14 +173,6 @@ def test_errors_name_the_line():
         evaluate(main, {})
     with pytest.raises(ObligationsError, match=r"argument %x has shape \(1,\)"):
         evaluate(main, {n: np.zeros(1) for n in step.arguments})
-
-
-def inputs(net, step, seed):
-    """Random arguments of a rendered step; the target is one class an example."""
-    rng = np.random.default_rng(seed)
-    out = {n: rng.normal(size=s) for n, s in step.arguments.items()}
-    out["onehot"] = np.eye(net.classes)[rng.integers(0, net.classes, net.batch)]
-    return out
 
 
 @pytest.mark.parametrize("name", NETS)

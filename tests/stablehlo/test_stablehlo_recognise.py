@@ -11,8 +11,7 @@ import pytest
 from agreement import disagreements
 from step_mutants import mutant
 from step_nets import NETS
-from step_renderer import Net, conv, head, parameters, relu, render, shapes
-from test_stablehlo_evaluate import inputs
+from step_renderer import Net, conv, head, inputs, parameters, relu, render, shapes
 
 from obligations.errors import ObligationsError, Source
 from obligations.stablehlo import Recognised, evaluate, read, recognise, values

@@ -1080,3 +1080,11 @@ def _report(b: _Book) -> dict[str, str]:
             out[f"{layer.out} mean"] = mean
             out[f"{layer.out} variance"] = w.scale(w.total(square, axes), 1 / n, divide=True)
     return out
+
+
+def inputs(net: Net, step: Step, seed: int) -> dict[str, np.ndarray]:
+    """Random arguments of a rendered step; the target is one class an example."""
+    rng = np.random.default_rng(seed)
+    out = {n: rng.normal(size=s) for n, s in step.arguments.items()}
+    out["onehot"] = np.eye(net.classes)[rng.integers(0, net.classes, net.batch)]
+    return out

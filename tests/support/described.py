@@ -12,6 +12,7 @@ from typing import Any
 
 from step_renderer import Layer, Net as Plain
 
+from obligations.audit.steps import Audit, shown
 from obligations.description.model import Net, size_at
 from obligations.description.reader import load, net_source, read_net
 from obligations.errors import Source
@@ -100,3 +101,17 @@ def plain(net: Net, batch: int = 2, *, bias: str = "zero", **options: Any) -> Pl
 
 def _kernel(axis: Any, known: dict[str, int]) -> int:
     return size_at(axis, known) if not isinstance(axis, int) else axis
+
+
+# ---- what an audit found
+
+NEAR = 16
+"""Lines between a broken operation and the value it is part of."""
+
+
+def failing(found: Audit) -> set[str]:
+    return {row.convention for row in found.rows if not row.ok}
+
+
+def told(found: Audit) -> str:
+    return "\n".join(shown(found, row, m) for row, m in found.mismatches[:8])

@@ -121,7 +121,9 @@ def point(operation: Operation, side: int, seed: int) -> Point:
         for p in operation.parameters
         if p.trained
     }
-    fixed |= {m.symbol: random_mask(rng, mask_length(m, dims)) for m in operation.options}
+    fixed |= {
+        m.symbol: random_mask(rng, mask_length(template(m.type), dims)) for m in operation.options
+    }
     xs = tuple(
         _spread(rng, n) if operation.kinks else rng.normal(0.0, 1.5, (1, n))
         for n in (length(i.axes, dims) for i in operation.inputs)

@@ -253,7 +253,7 @@ COLUMNS = {
 def _copied(base: Evaluator, env: Environment, changed: set[str]) -> Evaluator:
     """An evaluator over ``env`` that knows what ``base`` knows of unchanged names."""
     kept = {k: v for k, v in base._memo.items() if k[0] not in changed}
-    return Evaluator(env, base.values, kept, dict(base._free), list(base._keep))
+    return Evaluator(env, base.values, kept, list(base._keep))
 
 
 @dataclass(slots=True, eq=False)

@@ -87,6 +87,10 @@ class NetCheck:
             env.add(d)
         return check
 
+    def evaluator(self) -> Evaluator:
+        """An evaluator that has evaluated nothing yet."""
+        return Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
+
     def scaled(self, declaration: Declaration) -> Declaration:
         """A whole-net declaration at the narrow sizes (:func:`narrowed`)."""
         blocks = self.derived.net.blocks
@@ -131,7 +135,7 @@ class NetCheck:
         constant = self.env[obligation.name]
         for at in self.samples(seeds):
             tally.margin = min(tally.margin, at.point.worst)
-            evaluator = Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
+            evaluator = self.evaluator()
             scope = scope_of(constant, at.values, obligation.roles)
             found = list(leaves(evaluator, constant.type, scope))
             self.tensors(found, at, evaluator, tally, zeros)
@@ -265,7 +269,7 @@ class NetCheck:
     def loss_sides(self, obligation: Obligation, point: NetPoint) -> tuple[Array, Array]:
         """Both sides of the loss lemma at every example and class of a point."""
         constant = self.env[obligation.name]
-        evaluator = Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
+        evaluator = self.evaluator()
         left, right = [], []
         for values in self.loss_bindings(point):
             scope = scope_of(constant, values, obligation.roles)

@@ -665,8 +665,7 @@ class WholeNetTrials:
     def _ready(self, seed: int) -> Iterator[_NetReady]:
         """Samples, each with an evaluator that has evaluated all of the unmutated capstone."""
         for at in self.check.samples((seed,)):
-            values = net_values(self.net, self.check.env, self.check.whole)
-            evaluator = Evaluator(self.check.env, values)
+            evaluator = self.check.evaluator()
             constant = self.check.env[self.capstone.name]
             scope = dict(scope_of(constant, at.values))
             handed: dict[str, Any] = {}

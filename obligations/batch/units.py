@@ -14,8 +14,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from dataclasses import dataclass, field
+from functools import cache, cached_property, lru_cache
 from multiprocessing import connection, get_context
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -23,7 +23,7 @@ from typing import Any
 
 from obligations import __version__
 from obligations.batch.results import Result, Results, Size, Subject, Unit
-from obligations.confirm import NetCheck, beyond, check_true_size, evaluate, hypotheses
+from obligations.confirm import NetCheck, beyond, check_true_size, evaluate, found_zero, hypotheses
 from obligations.description import read_net
 from obligations.errors import ObligationsError, nearest
 from obligations.lean import ElabError, Environment
@@ -48,20 +48,17 @@ Work = Callable[[float, str], None]
 # -- one unit ----------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@dataclass
 class _Kept:
     """A derived net as a worker keeps it. Threads of one worker take turns."""
 
     derived: Derived
     env: Environment
     lock: threading.Lock = field(default_factory=threading.Lock)
-    _narrow: NetCheck | None = None
 
-    @property
+    @cached_property
     def narrow(self) -> NetCheck:
-        if self._narrow is None:
-            self._narrow = NetCheck.build(self.derived)
-        return self._narrow
+        return NetCheck.build(self.derived)
 
 
 @lru_cache(maxsize=4)
@@ -584,8 +581,7 @@ def _ledger(subject: Subject, derived: Derived, units: Iterable[Unit], found: Re
             if not unit.only or row.name in unit.only:
                 place.setdefault(row.name, []).append(row)
         for zero in kept.zeros:
-            old = zeros.get(zero.tensor)
-            zeros[zero.tensor] = replace(zero, found=max(zero.found, old.found if old else 0.0))
+            found_zero(zeros, zero)
     order = [o.name for o in derived.obligations if o.name in rows]
     return Ledger(
         subject.net,

@@ -22,7 +22,7 @@ from .slots import (
     misplaced as misplaced,
     misplaced_fields as misplaced_fields,
 )
-from .tally import Tally as Tally
+from .tally import Tally as Tally, found_zero as found_zero
 from .true_size import check_true_size as check_true_size
 from .user_names import NOTHING as NOTHING, UserNames as UserNames, load_names as load_names
 from .whole import NetCheck as NetCheck, NetSample as NetSample

@@ -8,14 +8,14 @@ which it must fail, shown to fail.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from obligations.confirm.block import scope_of
 from obligations.confirm.whole import NetCheck
 from obligations.ledger import BOUND, Row, Verdict
-from obligations.ops import SEED, Array, Loss, names as table_names, operations
+from obligations.ops import SEED, Array, names as table_names, operations
 from obligations.shadow import (
     Case,
     Evaluator,
@@ -25,7 +25,6 @@ from obligations.shadow import (
     backward_step,
     gradient_nodes,
     leaves,
-    net_values,
     node_magnitude,
     node_value,
     relative_error,
@@ -99,25 +98,8 @@ def _alone(parts: list[Array]) -> list[Array]:
     return parts
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
-    """One replica's share of the examples, and what its loss takes."""
-
-    x: Array
-    given: Mapping[str, Array]
-
-
-def replicas(point: NetPoint, loss: Loss, own: Mapping[str, Array]) -> list[Replica]:
-    """The examples of a point, dealt out in order; ``own`` in the place of constants."""
-    xs = _dealt(point, point.x)
-    data = {g.name: _dealt(point, point.given[g.name]) for g in loss.data}
-    return [
-        Replica(x, {**point.given, **own, **{name: parts[i] for name, parts in data.items()}})
-        for i, x in enumerate(xs)
-    ]
-
-
 def _dealt(point: NetPoint, rows: Array) -> list[Array]:
+    """The examples of a point, dealt out in order to the replicas."""
     parts = np.split(rows.reshape(point.batch, -1), REPLICAS)
     return [part.reshape(1, -1) for part in parts]
 
@@ -134,18 +116,21 @@ def replica_gradients(
     the replicas share.
     """
     whole, net = check.whole, check.derived.net
-    parts = replicas(point, net.loss, own)
+    data = {g.name: _dealt(point, point.given[g.name]) for g in net.loss.data}
     n = point.batch // REPLICAS
-    states: list[list[tuple[Case, dict[str, Array]]]] = [[] for _ in parts]
-    xs = [p.x for p in parts]
+    xs = _dealt(point, point.x)
+    states: list[list[tuple[Case, dict[str, Array]]]] = [[] for _ in xs]
     for index in range(len(whole.stops)):
         cases = [whole.case(index, n, point.classes, point.weights, x, point.options) for x in xs]
         values = _together(cases, exchange)
         for state, case, found in zip(states, cases, values, strict=True):
             state.append((case, found))
         xs = [v[c.fwd.output] for c, v in zip(cases, values, strict=True)]
-    dys = [net.loss.gradient(n, point.classes, p.given, z) for z, p in zip(xs, parts, strict=True)]
-    out: list[dict[tuple[str, ...], Array]] = [{} for _ in parts]
+    dys = []
+    for i, logits in enumerate(xs):
+        given = {**point.given, **own, **{name: shares[i] for name, shares in data.items()}}
+        dys.append(net.loss.gradient(n, point.classes, given, logits))
+    out: list[dict[tuple[str, ...], Array]] = [{} for _ in xs]
     for index in reversed(range(len(whole.stops))):
         stop = whole.stops[index]
         at = [state[index] for state in states]
@@ -236,7 +221,7 @@ def global_nodes(
     options = point.options
     logits = check.whole.remembered(point.batch, point.classes, point.weights, point.x, options)[-1]
     values[SEED] = net.loss.gradient(point.batch, point.classes, point.given, logits)
-    evaluator = Evaluator(check.env, net_values(net, check.env, check.whole))
+    evaluator = check.evaluator()
     out = {}
     for leaf in leaves(evaluator, constant.type, scope_of(constant, values)):
         node = node_value(evaluator, leaf).reshape(-1)
@@ -317,7 +302,7 @@ def bf16_node(evaluator: Evaluator, leaf: Leaf, rounding: Callable[[Array], Arra
 def _bf16_rows(check: NetCheck, rng: np.random.Generator) -> list[Row]:
     point = sample_net(check.whole, rng, batch=3 * REPLICAS)
     wanted = global_nodes(check, point)
-    evaluator = Evaluator(check.env, net_values(check.derived.net, check.env, check.whole))
+    evaluator = check.evaluator()
     identity, deviation, count = 0.0, 0.0, 0
     for _, (node, magnitude, leaf) in wanted.items():
         plain = bf16_node(evaluator, leaf, lambda v: v)

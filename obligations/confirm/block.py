@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from obligations.confirm.slots import (
     expected_clauses,
     misplaced,
 )
-from obligations.confirm.tally import Tally, guarded, where
+from obligations.confirm.tally import Tally, found_zero, guarded, where
 from obligations.description import Net
 from obligations.lean import Call, Constant, Environment, elaborate_declaration, resolve
 from obligations.ledger import BOUND, Verdict, Zero
@@ -49,8 +50,8 @@ def sizes_text(section: Section, point: Point) -> str:
     return f"{point.kind.name} " + " ".join(f"{n}={sizes[n]}" for n in names if n in sizes)
 
 
-def bindings(net: Net, section: Section, point: Point, flag: bool) -> dict[str, Any]:
-    """Values of a block statement's binders by name; proofs have none."""
+def bindings(net: Net, section: Section, point: Point) -> dict[str, Any]:
+    """Values of a block statement's binders by name, the flag off; proofs have none."""
     block = section.block
     case = point.case
     out: dict[str, Any] = dict(case.sizes)
@@ -62,7 +63,7 @@ def bindings(net: Net, section: Section, point: Point, flag: bool) -> dict[str, 
     out[block.incoming] = point.dy
     out |= case.options
     out |= {x: x for x in (*STRINGS, *net.loss.strings)}
-    out[FLAG] = flag
+    out[FLAG] = False
     return out
 
 
@@ -78,7 +79,7 @@ def scope_of(
     return {uid: values.get(roles.get(name, name)) for uid, name in names}
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(eq=False)
 class Sample:
     """A point of a block and the derivatives of its forward there.
 
@@ -88,18 +89,18 @@ class Sample:
     net: Net
     section: Section
     point: Point
-    bound: dict[bool, dict[str, Any]] = field(default_factory=dict)
     gradients: dict[str, Array] = field(default_factory=dict)
-    values: dict[str, Array] = field(default_factory=dict)
 
-    def bindings(self, flag: bool) -> dict[str, Any]:
-        """Values of a statement's binders by name; the same objects every time."""
-        if flag not in self.bound:
-            self.bound[flag] = bindings(self.net, self.section, self.point, flag)
-            if flag:
-                base = self.bindings(False)
-                self.bound[flag] = {**base, FLAG: True}
-        return self.bound[flag]
+    @cached_property
+    def bound(self) -> dict[str, Any]:
+        """Values of a statement's binders by name, the flag off."""
+        return bindings(self.net, self.section, self.point)
+
+    def bindings(self, flag: bool = False, kind: str = "") -> dict[str, Any]:
+        """:attr:`bound`, the same objects every time; with what graphs bind beside it."""
+        graph = kind in ("graph", "graph lemma")
+        more = {"x": self.point.case.x, "e": self.point.dy} if graph else {}
+        return {**self.bound, FLAG: flag, **more}
 
     def site(self, name: str) -> Array:
         """The derivative of the contracted output under a perturbation at a site."""
@@ -114,11 +115,10 @@ class Sample:
             self.gradients[key] = parameter_gradient(self.point.case, name, self.point.dy)
         return self.gradients[key]
 
-    def value(self, name: str) -> Array:
-        """The forward's value at a site."""
-        if not self.values:
-            self.values |= run(self.point.case)
-        return self.values[name]
+    @cached_property
+    def values(self) -> dict[str, Array]:
+        """The forward's value at every site."""
+        return run(self.point.case)
 
 
 def samples(net: Net, section: Section, seeds: Iterable[int]) -> Iterator[Sample]:
@@ -195,14 +195,12 @@ class BlockCheck:
     ) -> None:
         """Evaluate one obligation at one sample, into ``tally`` and ``zeros``."""
         constant = self.env[obligation.name]
-        values = at.bindings(False)
-        if obligation.kind in ("graph", "graph lemma"):
-            values = {**values, "x": at.point.case.x, "e": at.point.dy}
+        values = at.bindings(kind=obligation.kind)
         scope = scope_of(constant, values, obligation.roles)
         match obligation.kind:
             case "value":
                 got = evaluator.value(constant.term, scope)
-                tally.compare("value", got, at.value(obligation.site))
+                tally.compare("value", got, at.values[obligation.site])
             case "cotangent":
                 wanted = at.site(obligation.site)
                 tally.compare("cotangent", evaluator.value(constant.term, scope), wanted)
@@ -257,7 +255,7 @@ class BlockCheck:
         term = constant.term
         names = {obligation.roles.get(p.local.name, p.local.name) for p in constant.params}
         flags = (False, True) if FLAG in names else (False,)
-        seen: dict[str, int] = {}
+        seen: Counter[str] = Counter()
         for flag in flags:
             scope = scope_of(constant, at.bindings(flag), obligation.roles)
             for leaf in leaves(evaluator, term, scope):
@@ -265,16 +263,14 @@ class BlockCheck:
                 if len(leaf.path) == 1:
                     name = obligation.roles.get(name, name)
                 if not flag:
-                    seen[name] = seen.get(name, 0) + 1
+                    seen[name] += 1
                 self.clause(name, leaf, at, evaluator, tally, zeros, flag)
                 if self.brief and tally.over():
                     return
         for site in self.section.forwards[at.point.kind.name].sites.values():
             for p in site.parameters:
-                count = seen.get(p.lean, 0)
-                if p.trained and count != 1:
-                    times = "no clause" if count == 0 else f"{count} clauses"
-                    tally.worse(Verdict.INCOMPLETE, f"{p.lean} has {times}")
+                if p.trained:
+                    tally.counted(p.lean, seen[p.lean])
 
     def clause(
         self,
@@ -320,22 +316,17 @@ class BlockCheck:
         self._zero(name, wanted, scale, zeros)
         # A clause that is wrong by its numbers is not looked at slot by slot.
         if max(read, meant, stated) <= BOUND:
-            note = self._slots(name, leaf, at, evaluator, flag)
+            note = self._slots(name, leaf, {**at.bindings(flag), COTANGENT: right}, evaluator)
             if note is not None:
                 tally.worse(Verdict.FAILS, f"{name}: {note}")
 
     def _slots(
-        self, name: str, leaf: Leaf, at: Sample, evaluator: Evaluator, flag: bool
+        self, name: str, leaf: Leaf, values: Mapping[str, Any], evaluator: Evaluator
     ) -> str | None:
         """What stands in a slot no value depends on, where it is not the layer's."""
-        known = self.slots.get(name)
-        if known is None:
+        if name not in self.slots:
             return None
-        owner = next(
-            p for x in at.point.case.fwd.sites.values() for p in x.parameters if p.lean == name
-        )
-        values = {**at.bindings(flag), COTANGENT: at.site(owner.site)}
-        for form in known.forms:
+        for form in self.slots[name]:
             for other in leaves(evaluator, form.term, scope_of(form, values)):
                 if other.path[-1] == name and other.graph.name == leaf.graph.name:
                     return clause_difference(evaluator, leaf, other)
@@ -346,9 +337,7 @@ class BlockCheck:
         if reason is None:
             return
         found = float(np.max(np.abs(wanted))) / max(scale, 1e-300)
-        label = f"{self.section.block.name}.{name}"
-        old = zeros.get(label)
-        zeros[label] = Zero(label, reason, max(found, old.found if old else 0.0))
+        found_zero(zeros, Zero(f"{self.section.block.name}.{name}", reason, found))
 
 
 def _states(constant: Constant, env: Environment) -> bool:

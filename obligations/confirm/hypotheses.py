@@ -220,5 +220,5 @@ def _statement_error(derived: Derived, env: Environment, tie: Tie, point: Point)
     """The tie's own error at a point whose ε hypothesis does not hold."""
     constant = env[tie.obligation.name]
     evaluator = Evaluator(env, net_values(derived.net, env))
-    scope = scope_of(constant, bindings(derived.net, tie.section, point, False))
+    scope = scope_of(constant, bindings(derived.net, tie.section, point))
     return max(e.error() for e in evaluator.equations(constant.type, scope))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
+from obligations.confirm.slots import SYMBOLS, applied
 from obligations.description import Block, Kind
 from obligations.errors import ObligationsError
 from obligations.lean import (
@@ -129,19 +130,13 @@ def _pattern(deriver: Deriver, env: Environment, kind: Kind | None) -> _Pattern:
     return _Pattern(constant, {} if deriver.block.record is not None else symbols)
 
 
-@dataclass(slots=True)
-class _Fit:
-    """Matches the types of a declaration's binders with those of a pattern."""
-
-    sizes: dict[int, Typed] = field(default_factory=dict)
-
-    def type(self, pattern: Typed, found: Typed) -> bool:
-        """Whether ``found`` is ``pattern`` at some sizes; remembers them when it is."""
-        trial = dict(self.sizes)
-        if not _match(pattern, found, trial):
-            return False
-        self.sizes = trial
-        return True
+def _fits(pattern: Typed, found: Typed, sizes: dict[int, Typed]) -> bool:
+    """Whether ``found`` is ``pattern`` at some sizes; remembers them when it is."""
+    trial = dict(sizes)
+    if not _match(pattern, found, trial):
+        return False
+    sizes |= trial
+    return True
 
 
 def _match(pattern: Typed, found: Typed, sizes: dict[int, Typed]) -> bool:
@@ -183,18 +178,12 @@ def _alike(a: Typed, b: Typed) -> bool:
 def _slots_of(term: Typed, env: Environment) -> dict[int, set[str]]:
     """For each variable, the binders of library operations it is given for (``W b ε γ β``)."""
     out: dict[int, set[str]] = {}
-    for call in calls(term):
-        constant = env.find(call.name)
-        if constant is None:
-            continue
-        for param, argument in zip(constant.params, call.args, strict=False):
+    for _, slots in applied(term, env):
+        for local, argument in slots:
             given = unlet(argument)
-            if isinstance(given, Local) and param.local.name in _SYMBOLS:
-                out.setdefault(given.uid, set()).add(param.local.name)
+            if isinstance(given, Local) and local.name in SYMBOLS:
+                out.setdefault(given.uid, set()).add(local.name)
     return out
-
-
-_SYMBOLS = frozenset(["W", "b", "ε", "γ", "β"])
 
 
 def roles(member: Member, pattern: _Pattern, env: Environment) -> dict[str, str] | None:
@@ -205,7 +194,7 @@ def roles(member: Member, pattern: _Pattern, env: Environment) -> dict[str, str]
     """
     wanted = [p.local for p in pattern.constant.params]
     own = [p.local for p in member.constant.params]
-    fit = _Fit()
+    sizes: dict[int, Typed] = {}
     out: dict[str, str] = {}
     used: set[int] = set()
     carried = [v for v in own if not is_proof(v)]
@@ -214,7 +203,7 @@ def roles(member: Member, pattern: _Pattern, env: Environment) -> dict[str, str]
     left = []
     for v in values:
         same = named.get(v.name)
-        if same is not None and same.uid not in used and fit.type(same.type, v.type):
+        if same is not None and same.uid not in used and _fits(same.type, v.type, sizes):
             out[v.name] = same.name
             used.add(same.uid)
         else:
@@ -226,13 +215,13 @@ def roles(member: Member, pattern: _Pattern, env: Environment) -> dict[str, str]
             symbol = pattern.symbols.get(candidate.name)
             if candidate.uid in used or (symbols and symbol is not None and symbol not in symbols):
                 continue
-            if fit.type(candidate.type, v.type):
+            if _fits(candidate.type, v.type, sizes):
                 out[v.name] = candidate.name
                 used.add(candidate.uid)
                 break
         else:
             return None
-    by_size = {id(unlet(found)): uid for uid, found in fit.sizes.items()}
+    by_size = {id(unlet(found)): uid for uid, found in sizes.items()}
     called = {v.uid: v.name for v in wanted}
     for v in carried:
         if head(v.type) == "Nat":

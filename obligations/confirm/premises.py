@@ -124,4 +124,4 @@ def _samples(obligation: Obligation, net_check: NetCheck, seed: int) -> Iterator
     else:
         for at in samples(derived.net, derived.sections[obligation.block], (seed,)):
             if at.point.kind.name in obligation.kinds:
-                yield {**at.bindings(False), "x": at.point.case.x, "e": at.point.dy}
+                yield at.bindings(kind=obligation.kind)

@@ -121,7 +121,9 @@ def point(operation: Operation, side: int, seed: int) -> Point:
         for p in operation.parameters
         if p.trained
     }
-    fixed |= {m.symbol: random_mask(rng, mask_length(m, dims)) for m in operation.options}
+    fixed |= {
+        m.symbol: random_mask(rng, mask_length(template(m.type), dims)) for m in operation.options
+    }
     xs = tuple(
         _spread(rng, n) if operation.kinks else rng.normal(0.0, 1.5, (1, n))
         for n in (length(i.axes, dims) for i in operation.inputs)
@@ -175,16 +177,20 @@ def forward(at: Point) -> Callable[..., Array]:
     return lambda parameters, *xs: run(at.dims, {**parameters, **at.fixed}, *xs)
 
 
+def input_gradient(at: Point, symbol: str) -> Array:
+    """The derivative of the forward at every index of an input."""
+    f, place = forward(at), at.symbols.index(symbol)
+
+    def into(x: Array) -> Array:
+        return f(at.parameters, *at.xs[:place], x, *at.xs[place + 1 :])
+
+    return vjp(into, at.xs[place], at.dy)
+
+
 def complex_step(at: Point) -> Gradients:
     """The derivative of the forward at every index of the input and of each parameter."""
     f = forward(at)
-    found: dict[str, Array] = {}
-    for place, symbol in enumerate(at.symbols):
-
-        def into(x: Array, i: int = place) -> Array:
-            return f(at.parameters, *at.xs[:i], x, *at.xs[i + 1 :])
-
-        found[symbol] = vjp(into, at.xs[place], at.dy)
+    found = {symbol: input_gradient(at, symbol) for symbol in at.symbols}
     for symbol, value in at.parameters.items():
 
         def of(flat: Array, symbol: str = symbol, shape: tuple[int, ...] = value.shape) -> Array:

@@ -60,6 +60,14 @@ def field_of(term: Typed) -> str | None:
     return None
 
 
+def applied(term: Typed, env: Environment) -> Iterator[tuple[Call, list[tuple[Local, Typed]]]]:
+    """Every application of a known name in ``term``, its arguments by the binders they are for."""
+    for call in calls(term):
+        constant = env.find(call.name)
+        if constant is not None:
+            yield call, [(p.local, a) for p, a in zip(constant.params, call.args, strict=False)]
+
+
 # -- what stands together ----------------------------------------------------------------------
 
 
@@ -75,11 +83,7 @@ def misplaced(
     roles = roles or {}
     owners = {p.lean: p for site in fwd.sites.values() for p in site.parameters}
     seen: set[str] = set()
-    for call in calls(term):
-        constant = env.find(call.name)
-        if constant is None:
-            continue
-        slots = [(p.local, a) for p, a in zip(constant.params, call.args, strict=False)]
+    for call, slots in applied(term, env):
         strings = _strings(call, slots, STRINGS, roles)
         for note in (*_together(call, slots, owners, fwd, roles), *strings):
             if note not in seen:
@@ -98,7 +102,7 @@ def _together(
     for local, argument in slots:
         name = field_of(argument) or ""
         owner = owners.get(roles.get(name, name))
-        if owner is not None and local.name in _SYMBOLS:
+        if owner is not None and local.name in SYMBOLS:
             found[local.name] = owner
         # A loose parameter's binder is called as the parameter is, in every declaration.
         if owner is not None and local.name in owners and local.name != owner.lean:
@@ -117,7 +121,7 @@ def _together(
                 yield f"{call.name} has {beside}, whose own is {own.lean}"
 
 
-_SYMBOLS = frozenset(("W", "b", "ε", "γ", "β"))
+SYMBOLS = frozenset(("W", "b", "ε", "γ", "β"))
 
 
 def _strings(
@@ -143,11 +147,7 @@ def misplaced_fields(term: Typed, env: Environment, net: Net) -> Iterator[str]:
         for name, field in group
     }
     loose = {field for _, field in fields.values()}
-    for call in calls(term):
-        constant = env.find(call.name)
-        if constant is None:
-            continue
-        slots = [(p.local, a) for p, a in zip(constant.params, call.args, strict=False)]
+    for call, slots in applied(term, env):
         yield from _strings(call, slots, (*STRINGS, *net.loss.strings), {})
         for local, argument in slots:
             wanted = fields.get(local.name)
@@ -160,11 +160,8 @@ def misplaced_fields(term: Typed, env: Environment, net: Net) -> Iterator[str]:
 # -- a clause as it should be ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """The clauses of one parameter as the forward implies them, one per form of the table."""
-
-    forms: tuple[Constant, ...]
+Expected = tuple[Constant, ...]
+"""The clauses of one parameter as the forward implies them, one per form of the table."""
 
 
 def expected_clauses(net: Net, block: Block, env: Environment) -> dict[str, Expected]:
@@ -198,7 +195,7 @@ def expected_clauses(net: Net, block: Block, env: Environment) -> dict[str, Expe
                     forms.append(elaborate_declaration(env, "clause", groups, s.PROP, value))
             covered = {p.symbol: p.lean for p in site.parameters}
             for symbol in clause.covers:
-                out[covered[symbol]] = Expected(tuple(forms))
+                out[covered[symbol]] = tuple(forms)
     return out
 
 
@@ -294,7 +291,7 @@ def _text(term: Typed) -> str:
     return field_of(term) or show(term, 60)
 
 
-_SHOWN = frozenset((*_SYMBOLS, *STRINGS, FLAG, "x", "v", "cot", "e", "name"))
+_SHOWN = frozenset((*SYMBOLS, *STRINGS, FLAG, "x", "v", "cot", "e", "name"))
 """Slots a difference is reported at; what is inside another is reported at that."""
 
 

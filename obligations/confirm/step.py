@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-
-import numpy as np
+from collections.abc import Iterable
 
 from obligations.confirm.block import scope_of
+from obligations.confirm.roads import Point, input_gradient
 from obligations.confirm.tally import Tally
 from obligations.lean import Environment
-from obligations.ops import Array, Operation, length, operations
-from obligations.shadow import Evaluator, rng_for, tensor, type_shape, vjp
+from obligations.ops import length, operations
+from obligations.shadow import Evaluator, rng_for, tensor, type_shape
 from obligations.statements import Obligation, template
 
 
@@ -30,37 +29,14 @@ def check_step(
         rng = rng_for(seed, obligation.name)
         dims = {"N": 2, "ic": 3, "oc": 4, "c": 3, "h": 2, "w": 3, "kH": 3, "kW": 3}
         evaluator = Evaluator(env)
-        params, xs, dy = operation_point(operation, dims, rng)
+        params = {
+            p.symbol: tensor(p, type_shape(template(p.type), dims), rng)
+            for p in operation.parameters
+        }
+        xs = tuple(rng.normal(size=(1, length(i.axes, dims))) for i in operation.inputs)
+        dy = rng.normal(size=(1, length(operation.output, dims)))
         scope = scope_of(constant, {**dims, **params, "dy": dy}, obligation.roles)
-        wanted = input_vjp(operation, symbol, dims, params, xs, dy)
+        wanted = input_gradient(Point(operation, dims, params, {}, xs, dy), symbol)
         tally.compare("cotangent", evaluator.value(constant.term, scope), wanted)
         used = operation.symbols()
         tally.sizes[" ".join(f"{k}={v}" for k, v in dims.items() if k in used)] = None
-
-
-def operation_point(
-    operation: Operation, dims: Mapping[str, int], rng: np.random.Generator
-) -> tuple[dict[str, Array], list[Array], Array]:
-    """Random parameters by symbol, inputs and a cotangent at the output."""
-    params = {
-        p.symbol: tensor(p, type_shape(template(p.type), dims), rng) for p in operation.parameters
-    }
-    xs = [rng.normal(size=(1, length(i.axes, dims))) for i in operation.inputs]
-    return params, xs, rng.normal(size=(1, length(operation.output, dims)))
-
-
-def input_vjp(
-    operation: Operation,
-    symbol: str,
-    dims: Mapping[str, int],
-    params: Mapping[str, Array],
-    xs: Sequence[Array],
-    dy: Array,
-) -> Array:
-    """The derivative of ``Σ out · dy`` in one input, by complex step."""
-    place = [i.symbol for i in operation.inputs].index(symbol)
-
-    def at(x: Array) -> Array:
-        return operation.run(dims, params, *xs[:place], x, *xs[place + 1 :])
-
-    return vjp(at, xs[place], dy)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from obligations.errors import ObligationsError
-from obligations.ledger import BOUND, ERRORS, Row, Verdict, worst
+from obligations.ledger import BOUND, ERRORS, Row, Verdict, Zero, worst
 from obligations.ops import Array
 from obligations.shadow import Equation, relative_error
 from obligations.statements import Obligation
@@ -57,6 +57,12 @@ class Tally:
             self.verdict = verdict
         self.notes[note] = None
 
+    def counted(self, name: str, count: int) -> None:
+        """A parameter has one clause, or the verdict says how many."""
+        if count != 1:
+            times = "no clause" if count == 0 else f"{count} clauses"
+            self.worse(Verdict.INCOMPLETE, f"{name} has {times}")
+
     def row(self, obligation: Obligation) -> Row:
         verdict = self.verdict
         if verdict.good:
@@ -77,6 +83,12 @@ class Tally:
             verdict,
             tuple(self.notes),
         )
+
+
+def found_zero(zeros: dict[str, Zero], zero: Zero) -> None:
+    """Add a zero gradient to ``zeros``; of those of one tensor, the largest that was found."""
+    old = zeros.get(zero.tensor, zero)
+    zeros[zero.tensor] = replace(zero, found=max(zero.found, old.found))
 
 
 def guarded(tally: Tally, evaluate: Callable[[], None], tolerant: bool) -> None:

@@ -26,6 +26,7 @@ from obligations.shadow import (
     net_values,
     node_magnitude,
     node_value,
+    output,
     rng_for,
     sample_net,
 )
@@ -130,7 +131,7 @@ def check_true_size(
         x = point.x.astype(complex)
         steps = len(whole.stops)
         for index in range(steps):
-            x = whole.prefix_step(index, point.batch, point.classes, weights, x, point.options)
+            x = output(whole.case(index, point.batch, point.classes, weights, x, point.options))
             if report:
                 tell(
                     done + SHARES["derivative"] * (index + 1) / steps, "the derivative of the loss"

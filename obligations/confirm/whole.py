@@ -11,10 +11,8 @@ import numpy as np
 
 from obligations.confirm.block import scope_of
 from obligations.confirm.narrowing import narrowed
-from obligations.confirm.slots import (
-    misplaced_fields,
-)
-from obligations.confirm.tally import Tally
+from obligations.confirm.slots import misplaced_fields
+from obligations.confirm.tally import Tally, found_zero
 from obligations.description import Net
 from obligations.lean import Constant, Declaration, Environment
 from obligations.ledger import Verdict, Zero
@@ -89,6 +87,10 @@ class NetCheck:
             env.add(d)
         return check
 
+    def evaluator(self) -> Evaluator:
+        """An evaluator that has evaluated nothing yet."""
+        return Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
+
     def scaled(self, declaration: Declaration) -> Declaration:
         """A whole-net declaration at the narrow sizes (:func:`narrowed`)."""
         blocks = self.derived.net.blocks
@@ -133,7 +135,7 @@ class NetCheck:
         constant = self.env[obligation.name]
         for at in self.samples(seeds):
             tally.margin = min(tally.margin, at.point.worst)
-            evaluator = Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
+            evaluator = self.evaluator()
             scope = scope_of(constant, at.values, obligation.roles)
             found = list(leaves(evaluator, constant.type, scope))
             self.tensors(found, at, evaluator, tally, zeros)
@@ -190,19 +192,15 @@ class NetCheck:
             )
             reason = reasons.get(path)
             if reason is not None:
-                old = zeros.get(name)
                 size = abs(slope) / max(scale, 1e-300)
-                zeros[name] = Zero(name, reason, max(size, old.found if old else 0.0))
+                found_zero(zeros, Zero(name, reason, size))
                 tally.add("zero", size, f"{name} is not zero: {slope:.3g}")
 
     def counted(self, found: list[Leaf], tally: Tally) -> None:
         """Every tensor has exactly one clause."""
         seen = Counter(leaf.path[1:] for leaf in found)
         for path in self.trained():
-            count = seen[path]
-            if count != 1:
-                times = "no clause" if count == 0 else f"{count} clauses"
-                tally.worse(Verdict.INCOMPLETE, f"{'.'.join(path)} has {times}")
+            tally.counted(".".join(path), seen[path])
 
     def trained(self) -> list[tuple[str, ...]]:
         """The path of every tensor with a gradient, in layer order."""
@@ -271,7 +269,7 @@ class NetCheck:
     def loss_sides(self, obligation: Obligation, point: NetPoint) -> tuple[Array, Array]:
         """Both sides of the loss lemma at every example and class of a point."""
         constant = self.env[obligation.name]
-        evaluator = Evaluator(self.env, net_values(self.derived.net, self.env, self.whole))
+        evaluator = self.evaluator()
         left, right = [], []
         for values in self.loss_bindings(point):
             scope = scope_of(constant, values, obligation.roles)

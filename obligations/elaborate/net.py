@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Literal
 
 from obligations.errors import ObligationsError, Span
@@ -26,7 +27,6 @@ from obligations.lean import (
     Kind,
     Lean,
     Message,
-    Region,
     core_text,
     elaborate_text,
     errors,
@@ -218,17 +218,13 @@ def _findings(core: CoreText, messages: Iterable[Message]) -> dict[tuple[str, st
     """The errors that stand on their own, by declaration and part."""
     out: dict[tuple[str, str], list[Finding]] = {}
     for message in errors(messages):
-        region, finding = _finding(core, message)
+        region = core.region(message.line)
+        mark = core.mark((message.line, message.column), (message.end_line, message.end_column))
+        term = None if mark is None else mark.term
+        span = None if term is None else term.span
+        finding = Finding(region.part, notation(message.text), term, span)
         out.setdefault((region.declaration, region.part), []).append(finding)
     return out
-
-
-def _finding(core: CoreText, message: Message) -> tuple[Region, Finding]:
-    region = core.region(message.line)
-    mark = core.mark((message.line, message.column), (message.end_line, message.end_column))
-    term = None if mark is None else mark.term
-    span = None if term is None else term.span
-    return region, Finding(region.part, notation(message.text), term, span)
 
 
 def _waits(core: CoreText, messages: Iterable[Message]) -> dict[tuple[str, str], str]:
@@ -370,18 +366,9 @@ def notation(text: str) -> str:
     """
     text = re.split(r"\n\n(?:Hint|Note): ", text.strip())[0]
     out: list[str] = []
-    lines = text.splitlines()
-    at = 0
-    while at < len(lines):
-        end = at
-        while end < len(lines) and lines[end].startswith("  "):
-            end += 1
-        if end > at:
-            out += _in_notation([line[2:] for line in lines[at:end]])
-            at = end
-        else:
-            out.append(lines[at])
-            at += 1
+    for inside, group in groupby(text.splitlines(), key=lambda line: line.startswith("  ")):
+        lines = list(group)
+        out += _in_notation([line[2:] for line in lines]) if inside else lines
     return "\n".join(out)
 
 

@@ -37,40 +37,18 @@ from obligations.statements import (
 
 
 @dataclass(frozen=True, slots=True)
-class Chains:
-    """The resolved chains of a block, changed."""
-
-    section: Section
-
-
-@dataclass(frozen=True, slots=True)
 class Written:
-    """One name in one declaration, changed: ``old`` at ``slot`` of ``head`` is ``new``.
+    """A declaration, changed; where it is one name, ``old`` at ``slot`` of ``head`` is ``new``.
 
     ``covers`` are the symbols of the parameters that the clause ties, where it is in one.
     """
 
     declaration: Declaration
-    head: str
-    slot: str
-    old: str
-    new: str
+    head: str = ""
+    slot: str = ""
+    old: str = ""
+    new: str = ""
     covers: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Threaded:
-    """The threading of the whole net, changed."""
-
-    thread: Threading
-
-
-@dataclass(frozen=True, slots=True)
-class Whole:
-    """The capstone or the loss lemma, changed; ``exchange`` is the name changed, if it is one."""
-
-    declaration: Declaration
-    exchange: Written | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +64,8 @@ class Mutant:
     text
         What was changed, in one sentence.
     change
-        The changed thing; ``None`` where the fault cannot be written down.
+        The changed thing: a block's resolved chains, a declaration, or the threading of the
+        whole net; ``None`` where the fault cannot be written down.
     refused
         Why it cannot.
     """
@@ -94,7 +73,7 @@ class Mutant:
     fault: str
     block: str
     text: str
-    change: Chains | Written | Threaded | Whole | None
+    change: Section | Written | Threading | None
     refused: str = ""
 
 
@@ -151,7 +130,7 @@ class _Chain:
     ) -> Mutant:
         """``edit`` at every kind (or at one): a render is one text for all of them."""
         changed = {k: edit(e) if kind in (None, k) else e for k, e in self.section.emitted.items()}
-        return Mutant(fault, self.block, text, Chains(replace(self.section, emitted=changed)))
+        return Mutant(fault, self.block, text, replace(self.section, emitted=changed))
 
     def values(self, fwd: Forward, emitted: Emitted) -> dict[str, Shape]:
         """Every chain value with its shape, the incoming cotangent first."""
@@ -396,23 +375,18 @@ _Exchange = tuple[s.Term, str, str, str, str]
 
 
 def exchanges(
-    term: s.Term, others: Callable[[str], Iterable[str]], env: Environment
+    term: s.Term,
+    others: Callable[[str], Iterable[str]],
+    env: Environment,
+    head: str = "",
+    slot: str = "",
 ) -> Iterator[_Exchange]:
     """``term`` with one name in one place exchanged, for each place and each other name.
 
     Yields the new term, the head and the slot the name stands in, the old name and the new one.
-    Bound names and named arguments are left alone.
+    Bound names and named arguments are left alone. ``head`` and ``slot`` are where ``term`` itself
+    stands.
     """
-    yield from _exchanges(term, others, env, "", "")
-
-
-def _exchanges(
-    term: s.Term,
-    others: Callable[[str], Iterable[str]],
-    env: Environment,
-    head: str,
-    slot: str,
-) -> Iterator[_Exchange]:
     if isinstance(term, s.Ident):
         for other in others(term.name):
             yield replace(term, name=other), head, slot, term.name, other
@@ -421,9 +395,9 @@ def _exchanges(
         slots = iter(_slots(term.fn, env))
         for place, arg in enumerate(term.args, 1):
             if not isinstance(arg, s.NamedArg):
-                for new, *rest in _exchanges(arg, others, env, own, next(slots, "")):
+                for new, *rest in exchanges(arg, others, env, own, next(slots, "")):
                     yield (s.with_part(term, place, new), *rest)  # type: ignore[misc]
-        for new, *rest in () if own else _exchanges(term.fn, others, env, head, slot):
+        for new, *rest in () if own else exchanges(term.fn, others, env, head, slot):
             yield (s.with_part(term, 0, new), *rest)  # type: ignore[misc]
     else:
         for place, (part, bound) in enumerate(s.parts(term)):
@@ -431,7 +405,7 @@ def _exchanges(
             def free(name: str, bound: tuple[str, ...] = bound) -> Iterable[str]:
                 return () if name in bound else others(name)
 
-            for new, *rest in _exchanges(part, free, env, head, slot):
+            for new, *rest in exchanges(part, free, env, head, slot):
                 yield (s.with_part(term, place, new), *rest)  # type: ignore[misc]
 
 
@@ -608,18 +582,18 @@ def threading_mutants(net: Net) -> Iterator[Mutant]:
                 "two layers exchanged",
                 "",
                 f"the layers {a.name} and {b.name} are exchanged",
-                Threaded(threading(replace(net, layers=tuple(order)))),
+                threading(replace(net, layers=tuple(order))),
             )
     names = [x.name for x in layers]
     cotangents = [SEED, *net.capstone.outputs]
     for k, handed in enumerate(thread.handed):
         for new, fault, text in _handed(net, handed, names, cotangents):
             changed = (*thread.handed[:k], new, *thread.handed[k + 1 :])
-            yield Mutant(fault, "", text, Threaded(replace(thread, handed=changed)))
+            yield Mutant(fault, "", text, replace(thread, handed=changed))
     for k, tied in enumerate(thread.tied):
         for one, fault, text in _tied(net, tied, names, cotangents):
             bundles = (*thread.tied[:k], one, *thread.tied[k + 1 :])
-            yield Mutant(fault, "", text, Threaded(replace(thread, tied=bundles)))
+            yield Mutant(fault, "", text, replace(thread, tied=bundles))
 
 
 def _beside(items: list[str], item: str) -> list[str]:
@@ -707,7 +681,7 @@ def field_mutants(net: Net, capstone: Declaration, env: Environment) -> Iterator
             "field of the weights exchanged",
             "",
             text,
-            Whole(changed, Written(changed, head, slot, old, other)),
+            Written(changed, head, slot, old, other),
         )
 
     for i, (name, type_, value) in enumerate(bound):
@@ -738,7 +712,7 @@ def loss_mutants(net: Net, capstone: Declaration, lemma: Declaration) -> Iterato
         handed = ((fault, text, terms.cotangent(graph)) for fault, text, graph in graphs)
         for fault, text, new in ((LOSS_SIGN, _SIGN, negated), *handed):
             changed = replace(capstone, type=s.lets([(name, type_, new), *bound[1:]], body))
-            yield Mutant(fault, "", f"{capstone.name}: {text}", Whole(changed))
+            yield Mutant(fault, "", f"{capstone.name}: {text}", Written(changed))
     assert isinstance(lemma.type, s.Bin)
     derivatives = [
         (f.fault, f.text, terms.filled(f.derivative)) for f in net.loss.faults if f.derivative
@@ -751,7 +725,7 @@ def loss_mutants(net: Net, capstone: Declaration, lemma: Declaration) -> Iterato
         *(("right", fault, text, terms.row(derivative=new)) for fault, text, new in derivatives),
     ]
     for side, fault, text, row in rows:
-        yield Mutant(fault, "", f"{lemma.name}, {side}: {text}", Whole(replace(lemma, type=row)))
+        yield Mutant(fault, "", f"{lemma.name}, {side}: {text}", Written(replace(lemma, type=row)))
 
 
 _SIGN = "the sign is turned"

@@ -15,8 +15,9 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import networkx as nx
 import numpy as np
@@ -50,10 +51,7 @@ from obligations.lean import (
 from obligations.ledger import BOUND, Column, Table, Verdict, plain
 from obligations.mutation.faults import (
     LOSS_STRING,
-    Chains,
     Mutant,
-    Threaded,
-    Whole,
     Written,
     chain_mutants,
     field_mutants,
@@ -64,6 +62,7 @@ from obligations.mutation.faults import (
 from obligations.ops import SEED, STRINGS, Array, definitions, names as table_names, operations
 from obligations.shadow import (
     Evaluator,
+    Leaf,
     leaves,
     net_values,
     node_magnitude,
@@ -101,6 +100,8 @@ FURTHER = (0, 1, 2)
 
 FURTHER_FOR_POWER = tuple(range(1, 25))
 """Where a fault that no number has shown yet, and that has no reason to change none, is tried."""
+
+_At = TypeVar("_At")
 
 Status = Literal["refused", "caught", "equivalent", "unexplained"]
 Progress = Callable[[str], None]
@@ -253,7 +254,7 @@ COLUMNS = {
 def _copied(base: Evaluator, env: Environment, changed: set[str]) -> Evaluator:
     """An evaluator over ``env`` that knows what ``base`` knows of unchanged names."""
     kept = {k: v for k, v in base._memo.items() if k[0] not in changed}
-    return Evaluator(env, base.values, kept, dict(base._free), list(base._keep))
+    return Evaluator(env, base.values, kept, list(base._keep))
 
 
 @dataclass(slots=True, eq=False)
@@ -269,6 +270,36 @@ class _Trial:
     slots: str = ""
     again: Callable[[Iterable[int]], str] = lambda seeds: ""
     deviation: Callable[[Iterable[int]], float] = lambda seeds: float("inf")
+
+    @classmethod
+    def of(
+        cls,
+        ready: Callable[[int], Iterable[_At]],
+        fails: Callable[[_At], str],
+        moved: Callable[[_At], Iterable[float]],
+        notes: Iterable[str],
+    ) -> _Trial:
+        """A change that is evaluated.
+
+        Parameters
+        ----------
+        ready
+            The samples of a seed.
+        fails, moved
+            What fails at a sample, and how far from the unmutated ones its values are.
+        notes
+            What stands in slots no value depends on; read where no number shows the change.
+        """
+
+        def again(seeds: Iterable[int]) -> str:
+            return next(filter(None, (fails(at) for seed in seeds for at in ready(seed))), "")
+
+        def deviation(seeds: Iterable[int]) -> float:
+            sizes = (size for seed in seeds for at in ready(seed) for size in moved(at))
+            return max(sizes, default=0.0)
+
+        found = again(SEEDS)
+        return cls("", found, "" if found else next(iter(notes), ""), again, deviation)
 
 
 @dataclass(slots=True, eq=False)
@@ -301,7 +332,7 @@ class Block:
         self.certified: dict[str, tuple[Forward, Certified]] = {
             k: (f, certify(f)) for k, f in section.forwards.items()
         }
-        self.ready: dict[int, list[_Ready]] = {}
+        self.ready = cache(self._ready)
         self.base = self.check(env, section)
 
     def check(self, env: Environment, section: Section) -> BlockCheck:
@@ -310,15 +341,12 @@ class Block:
             self.derived, env, section, slots=self.slots, values=self.values, brief=True
         )
 
-    def at(self, seeds: Iterable[int]) -> Iterator[_Ready]:
+    def _ready(self, seed: int) -> list[_Ready]:
         """Samples, made when first asked for."""
-        for seed in seeds:
-            if seed not in self.ready:
-                self.ready[seed] = [
-                    _Ready(at, Evaluator(self.env, self.base.values))
-                    for at in samples(self.net, self.section, (seed,))
-                ]
-            yield from self.ready[seed]
+        return [
+            _Ready(at, Evaluator(self.env, self.base.values))
+            for at in samples(self.net, self.section, (seed,))
+        ]
 
     def holds(self, name: str, ready: _Ready) -> None:
         """Evaluate an unmutated statement once per sample; it must hold.
@@ -416,44 +444,39 @@ class Block:
             unprinted = self._unprinted(section)
             if unprinted is not None:
                 check.rendered(unprinted)
-                roots.append(self._at_site(unprinted))
+                cotangents = (o for o in self.obligations if o.kind == "cotangent")
+                roots.append(next(o for o in cotangents if o.site == unprinted))
         except ObligationsError as error:
             return _Trial(refused=error.message)
         notes: dict[str, None] = {}
 
-        def numbers(seeds: Iterable[int]) -> str:
-            for ready in self.at(seeds):
-                evaluator = _copied(ready.evaluator, env, changed)
-                for o in roots:
-                    if ready.sample.point.kind.name not in o.kinds:
-                        continue
-                    self.holds(o.name, ready)
-                    tally = Tally()
-                    if o.name in parts:
-                        self._clauses(o, parts[o.name], ready.sample, evaluator, check, tally)
-                    else:
-                        check.one(o, ready.sample, evaluator, tally, {})
-                    if tally.over():
-                        return _failure(o, tally)
-                    notes.update(tally.notes)
+        def fails(ready: _Ready) -> str:
+            evaluator = _copied(ready.evaluator, env, changed)
+            for o in roots:
+                if ready.sample.point.kind.name not in o.kinds:
+                    continue
+                self.holds(o.name, ready)
+                tally = Tally()
+                if o.name in parts:
+                    self._clauses(parts[o.name], ready.sample, evaluator, check, tally)
+                else:
+                    check.one(o, ready.sample, evaluator, tally, {})
+                if tally.over():
+                    return _failure(o, tally)
+                notes.update(tally.notes)
             return ""
 
-        def deviation(seeds: Iterable[int]) -> float:
-            made = ((r, _copied(r.evaluator, env, changed)) for r in self.at(seeds))
-            found = (
-                self._deviation(o, parts, ready, evaluator)
-                for ready, evaluator in made
-                for o in roots
-                if ready.sample.point.kind.name in o.kinds
-            )
-            return max(found, default=0.0)
+        def moved(ready: _Ready) -> Iterator[float]:
+            evaluator = _copied(ready.evaluator, env, changed)
+            there = (o for o in roots if ready.sample.point.kind.name in o.kinds)
+            return (self._deviation(o, parts, ready, evaluator) for o in there)
 
-        found = numbers(SEEDS)
-        if not found:
-            for o in roots:
-                if o.name in parts:
-                    notes |= self._counted(o, parts[o.name], env, whole)
-        return _Trial("", found, next(iter(notes), ""), numbers, deviation)
+        def said() -> Iterator[str]:
+            yield from notes
+            for name, part in parts.items():
+                yield from self._counted(name, part, env, whole)
+
+        return _Trial.of(self.ready, fails, moved, said())
 
     def _declare(self, env: Environment, d: Declaration) -> None:
         """Elaborate a declaration; a step that the file would have to define is defined first."""
@@ -473,12 +496,8 @@ class Block:
         same = all(e.nodes == section.emitted[k].nodes for k, e in self.section.emitted.items())
         return None if same else next(certified, None)
 
-    def _at_site(self, site: str) -> Obligation:
-        return next(o for o in self.obligations if o.kind == "cotangent" and o.site == site)
-
     def _clauses(
         self,
-        o: Obligation,
         part: Constant,
         at: Sample,
         evaluator: Evaluator,
@@ -495,23 +514,23 @@ class Block:
             tally.worse(Verdict.FAILS, note)
 
     def _counted(
-        self, o: Obligation, part: Constant, env: Environment, tied: set[str]
-    ) -> dict[str, None]:
+        self, name: str, part: Constant, env: Environment, tied: set[str]
+    ) -> Iterator[str]:
         """What a bundle says of a parameter twice or not at all.
 
         ``tied`` are the parameters that the clauses in ``part`` should tie.
         """
-        ready = next(self.at(SEEDS))
-        evaluator = _copied(ready.evaluator, env, {o.name})
+        ready = self.ready(SEEDS[0])[0]
+        evaluator = _copied(ready.evaluator, env, {name})
         scope = scope_of(part, ready.sample.bindings(False))
         seen = Counter(x.path[-1] for x in leaves(evaluator, part.term, scope))
         fwd = self.section.forwards[self.section.first.name]
         due = Counter(fwd.parameters[q].lean for q in tied)
-        return {
-            f"{n} has {'no clause' if seen[n] < due[n] else 'a clause too many'}": None
+        return (
+            f"{n} has {'no clause' if seen[n] < due[n] else 'a clause too many'}"
             for n in (*due, *seen)
             if seen[n] != due[n]
-        }
+        )
 
     def _changed_part(self, o: Obligation, changed: set[str]) -> tuple[Declaration, list[int]]:
         """A bundle with only the clauses that differ from the unmutated one's, and their places."""
@@ -578,10 +597,7 @@ def _values(
     o: Obligation, constant: Constant, at: Sample, evaluator: Evaluator
 ) -> dict[str, tuple[Array, float]]:
     """Everything numeric that a statement speaks of, with the size of the terms it is made of."""
-    values = at.bindings(False)
-    if o.kind in ("graph", "graph lemma"):
-        values = {**values, "x": at.point.case.x, "e": at.point.dy}
-    scope = scope_of(constant, values)
+    scope = scope_of(constant, at.bindings(kind=o.kind))
     if o.kind in ("value", "cotangent", "graph"):
         return {"": (np.asarray(evaluator.value(constant.term, scope)), 0.0)}
     if o.kind in ("tie", "graph lemma"):
@@ -590,13 +606,27 @@ def _values(
         return {str(i): (side, 0.0) for i, side in enumerate(sides)}
     out = {}
     for leaf in leaves(evaluator, constant.term, scope):
-        scale = float(np.max(node_magnitude(evaluator, leaf)))
-        out[f"{leaf.path[-1]} node"] = (node_value(evaluator, leaf), scale)
+        out[f"{leaf.path[-1]} node"] = _node(evaluator, leaf)
         out[f"{leaf.path[-1]} cotangent"] = (read_cotangent(evaluator, leaf), 0.0)
     return out
 
 
+def _node(evaluator: Evaluator, leaf: Leaf) -> tuple[Array, float]:
+    """A gradient node's value with the size of the terms it is made of."""
+    return node_value(evaluator, leaf), float(np.max(node_magnitude(evaluator, leaf)))
+
+
 # -- the whole net -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _NetReady:
+    """A sample with an evaluator over the unmutated capstone: its cotangents, and its nodes."""
+
+    sample: NetSample
+    evaluator: Evaluator
+    handed: Mapping[str, Any]
+    nodes: Mapping[tuple[str, ...], Leaf]
 
 
 class WholeNetTrials:
@@ -614,9 +644,7 @@ class WholeNetTrials:
         self.let_names = {n: s.free_names(v) for n, _, v in self.lets}
         self.clause_names = [s.free_names(c) for c in self.clauses]
         self.types = self._types()
-        self.samples: dict[int, list[tuple[NetSample, Evaluator, dict[str, Any]]]] = {}
-        self.nodes: dict[int, dict[tuple[str, ...], tuple[Array, float]]] = {}
-        self.sides: dict[int, tuple[Array, Array]] = {}
+        self.ready = cache(lambda seed: tuple(self._ready(seed)))
         self.derivers: dict[str, Deriver] = {}
         for name, section in derived.sections.items():
             self.derivers[name] = Deriver(section)
@@ -634,37 +662,28 @@ class WholeNetTrials:
             out[handed.name] = s.substitute(vec(block.input_shape), whole.sizes(layer))
         return out
 
-    def at(self, seeds: Iterable[int]) -> Iterator[tuple[NetSample, Evaluator, dict[str, Any]]]:
+    def _ready(self, seed: int) -> Iterator[_NetReady]:
         """Samples, each with an evaluator that has evaluated all of the unmutated capstone."""
-        for seed in seeds:
-            if seed in self.samples:
-                yield from self.samples[seed]
-                continue
-            self.samples[seed] = []
-            for at in self.check.samples((seed,)):
-                evaluator = self._evaluator()
-                constant = self.check.env[self.capstone.name]
-                scope = dict(scope_of(constant, at.values))
-                handed: dict[str, Any] = {}
-                term: Typed = constant.type
-                while isinstance(term, LetIn):
-                    assert term.local.value is not None
-                    scope[term.local.uid] = evaluator.value(term.local.value, scope)
-                    handed[term.local.name] = scope[term.local.uid]
-                    term = term.body
-                tally = Tally()
-                self.check.tensors(list(leaves(evaluator, term, scope)), at, evaluator, tally, {})
-                if tally.over():
-                    raise ObligationsError(
-                        f"{self.capstone.name} fails before anything is changed: "
-                        f"{next(iter(tally.notes), '')}"
-                    )
-                self.samples[seed].append((at, evaluator, handed))
-            yield from self.samples[seed]
-
-    def _evaluator(self) -> Evaluator:
-        values = net_values(self.net, self.check.env, self.check.whole)
-        return Evaluator(self.check.env, values)
+        for at in self.check.samples((seed,)):
+            evaluator = self.check.evaluator()
+            constant = self.check.env[self.capstone.name]
+            scope = dict(scope_of(constant, at.values))
+            handed: dict[str, Any] = {}
+            term: Typed = constant.type
+            while isinstance(term, LetIn):
+                assert term.local.value is not None
+                scope[term.local.uid] = evaluator.value(term.local.value, scope)
+                handed[term.local.name] = scope[term.local.uid]
+                term = term.body
+            found = list(leaves(evaluator, term, scope))
+            tally = Tally()
+            self.check.tensors(found, at, evaluator, tally, {})
+            if tally.over():
+                raise ObligationsError(
+                    f"{self.capstone.name} fails before anything is changed: "
+                    f"{next(iter(tally.notes), '')}"
+                )
+            yield _NetReady(at, evaluator, handed, {x.path: x for x in found})
 
     # -- the capstone ----------------------------------------------------------------------
 
@@ -708,56 +727,37 @@ class WholeNetTrials:
                 if i in differing or reads[i] & moved:
                     yield self._clause(d, clauses[i], bound, moved, names)
 
-        def deviation(seeds: Iterable[int]) -> float:
-            worst = 0.0
-            for at, base, values in self.at(seeds):
-                evaluator = _copied(base, self.check.env, set())
-                for constant in handed:
-                    scope = scope_of(constant, {**at.values, **values})
-                    new = np.asarray(evaluator.value(constant.term, scope))
-                    worst = max(worst, relative_error(new, values[constant.name]))
-                for constant in own:
-                    scope = scope_of(constant, {**at.values, **values})
-                    was = self._nodes(at, base)
-                    for leaf in leaves(evaluator, constant.type, scope):
-                        if leaf.path not in was:
-                            return float("inf")
-                        old, scale = was[leaf.path]
-                        worst = max(worst, relative_error(node_value(evaluator, leaf), old, scale))
-            return worst
+        def moved_from(at: _NetReady) -> Iterator[float]:
+            evaluator = _copied(at.evaluator, self.check.env, set())
+            values = {**at.sample.values, **at.handed}
+            for constant in handed:
+                new = np.asarray(evaluator.value(constant.term, scope_of(constant, values)))
+                yield relative_error(new, values[constant.name])
+            for constant in own:
+                for leaf in leaves(evaluator, constant.type, scope_of(constant, values)):
+                    was = at.nodes.get(leaf.path)
+                    if was is None:
+                        yield float("inf")
+                        return
+                    old, scale = _node(at.evaluator, was)
+                    yield relative_error(node_value(evaluator, leaf), old, scale)
 
-        def numbers(seeds: Iterable[int]) -> str:
-            seeds = tuple(seeds)
-            if changed and not own and deviation(seeds) == 0.0:
+        def fails(at: _NetReady) -> str:
+            if changed and not own and max(moved_from(at)) == 0.0:
                 return ""
-            for at, base, values in self.at(seeds):
-                evaluator = _copied(base, self.check.env, set())
-                for constant in reached():
-                    tally = Tally()
-                    scope = scope_of(constant, {**at.values, **values})
-                    for leaf in leaves(evaluator, constant.type, scope):
-                        self.check.tensors([leaf], at, evaluator, tally, {})
-                        if tally.over():
-                            return _failure(self.capstone, tally)
+            evaluator = _copied(at.evaluator, self.check.env, set())
+            for constant in reached():
+                tally = Tally()
+                scope = scope_of(constant, {**at.sample.values, **at.handed})
+                for leaf in leaves(evaluator, constant.type, scope):
+                    self.check.tensors([leaf], at.sample, evaluator, tally, {})
+                    if tally.over():
+                        return _failure(self.capstone, tally)
             return ""
 
-        found = numbers(SEEDS)
-        notes: dict[str, None] = {}
-        if not found:
-            terms = [c.term for c in (*handed, *own)]
-            for term in terms:
-                notes |= dict.fromkeys(misplaced_fields(term, self.check.env, self.net))
-        return _Trial("", found, next(iter(notes), ""), numbers, deviation)
-
-    def _nodes(self, at: NetSample, base: Evaluator) -> dict[tuple[str, ...], tuple[Array, float]]:
-        """Every node of the unmutated capstone with the size of its terms, by its tensor."""
-        if id(at) not in self.nodes:
-            constant = self.check.env[self.capstone.name]
-            self.nodes[id(at)] = {
-                x.path: (node_value(base, x), float(np.max(node_magnitude(base, x))))
-                for x in leaves(base, constant.type, scope_of(constant, at.values))
-            }
-        return self.nodes[id(at)]
+        terms = (c.term for c in (*handed, *own))
+        notes = (n for t in terms for n in misplaced_fields(t, self.check.env, self.net))
+        return _Trial.of(self.ready, fails, moved_from, notes)
 
     def _handed(
         self,
@@ -805,32 +805,16 @@ class WholeNetTrials:
         other = Environment(env.sources, env.prefixes, {**env.constants, d.name: constant})
         check = NetCheck(self.derived, self.check.by, other, self.check.whole)
 
-        def numbers(seeds: Iterable[int]) -> str:
-            for at, _, _ in self.at(seeds):
-                size = relative_error(*check.loss_sides(self.lemma, at.point))
-                if not size <= BOUND:
-                    return f"{d.name}, statement {size:.1e}"
-            return ""
+        def fails(at: _NetReady) -> str:
+            size = relative_error(*check.loss_sides(self.lemma, at.sample.point))
+            return "" if size <= BOUND else f"{d.name}, statement {size:.1e}"
 
-        def deviation(seeds: Iterable[int]) -> float:
-            found = (
-                relative_error(new, old)
-                for at, _, _ in self.at(seeds)
-                for new, old in zip(
-                    check.loss_sides(self.lemma, at.point), self._sides(at), strict=True
-                )
-            )
-            return max(found, default=0.0)
+        def moved(at: _NetReady) -> Iterator[float]:
+            both = (c.loss_sides(self.lemma, at.sample.point) for c in (check, self.check))
+            return map(relative_error, *both)
 
-        found = numbers(SEEDS)
-        slots = "" if found else next(misplaced_fields(constant.type, env, self.net), "")
-        return _Trial("", found, slots, numbers, deviation)
-
-    def _sides(self, at: NetSample) -> tuple[Array, Array]:
-        """Both sides of the unmutated loss lemma."""
-        if id(at) not in self.sides:
-            self.sides[id(at)] = self.check.loss_sides(self.lemma, at.point)
-        return self.sides[id(at)]
+        notes = misplaced_fields(constant.type, env, self.net)
+        return _Trial.of(self.ready, fails, moved, notes)
 
     def proved(self, d: Declaration, env: Environment) -> tuple[str, ...]:
         """Why the loss lemma's proof does not prove ``d``; empty where it does."""
@@ -853,35 +837,27 @@ def _needed(clause: set[str], moved: set[str], names: Mapping[str, set[str]]) ->
 # -- all of it ---------------------------------------------------------------------------------
 
 
-@dataclass(slots=True, eq=False)
 class Bench:
     """A net with everything that no fault changes."""
 
-    net: Net
-    derived: Derived = field(init=False)
-    env: Environment = field(init=False)
-    blocks: dict[str, Block] = field(init=False)
-    _whole: WholeNetTrials | None = None
-
-    def __post_init__(self) -> None:
-        self.derived = derive(self.net)
+    def __init__(self, net: Net) -> None:
+        self.net = net
+        self.derived = derive(net)
         self.env = typed_environment(self.derived)
         self.blocks = {
             n: Block(self.derived, self.env, x) for n, x in self.derived.sections.items()
         }
 
-    @property
+    @cached_property
     def whole(self) -> WholeNetTrials:
         """The whole net, built when first asked for."""
-        if self._whole is None:
-            self._whole = WholeNetTrials(self.derived)
-        return self._whole
+        return WholeNetTrials(self.derived)
 
     def mutants(self) -> Iterator[Mutant]:
         """Every fault of the net: block by block, then of the whole net, then of its loss."""
-        for name, block in self.blocks.items():
+        for block in self.blocks.values():
             yield from chain_mutants(block.section)
-            yield from written_mutants(block.section, self.blocks[name].obligations, self.env)
+            yield from written_mutants(block.section, block.obligations, self.env)
         by_name = self.derived.by_name()
         capstone = by_name[self.net.capstone.name].declaration
         yield from threading_mutants(self.net)
@@ -894,11 +870,14 @@ class Bench:
         if change is None:
             return Outcome(mutant, refused=mutant.refused)
         compared: tuple[str, ...] | None = None
-        if isinstance(change, Chains):
+        if isinstance(change, Section):
             block = self.blocks[mutant.block]
-            compared = block.compare(change.section)
-            trial = block.chains(change.section)
-        elif isinstance(change, Written):
+            compared = block.compare(change)
+            trial = block.chains(change)
+        elif isinstance(change, threads.Threading):
+            compared = tuple(d.message for d in threads.compare(self.net, change))
+            trial = self.whole.threaded(change)
+        elif mutant.block:
             block = self.blocks[mutant.block]
             obligations = [
                 replace(o, declaration=change.declaration)
@@ -907,9 +886,6 @@ class Bench:
                 for o in block.obligations
             ]
             trial = block.trial(obligations, block.section)
-        elif isinstance(change, Threaded):
-            compared = tuple(d.message for d in threads.compare(self.net, change.thread))
-            trial = self.whole.threaded(change.thread)
         elif change.declaration.name == self.net.capstone.loss:
             compared = self.whole.proved(change.declaration, self.env)
             trial = self.whole.stated(change.declaration)
@@ -932,23 +908,21 @@ class Bench:
     def reason(self, mutant: Mutant) -> str:
         """Why a fault changes no value, or empty where no rule says so."""
         change = mutant.change
-        if isinstance(change, Chains):
-            return self._chain_reason(self.blocks[mutant.block].section, change.section)
-        if isinstance(change, Written):
+        if isinstance(change, Section):
+            return self._chain_reason(self.blocks[mutant.block].section, change)
+        if isinstance(change, threads.Threading):
+            return self._thread_reason(change)
+        if change is not None and mutant.block:
             return written_reason(change, self.blocks[mutant.block].section)
-        if isinstance(change, Whole) and change.exchange is not None:
-            field_name = change.exchange.old.removeprefix("w.")
+        if change is not None and change.old:
+            field_name = change.old.removeprefix("w.")
             for block in self.blocks.values():
                 lean = {f: n for group in block.section.block.loose for n, f in group}
                 if field_name in lean:
-                    new = lean.get(change.exchange.new.removeprefix("w."), "")
-                    exchange = replace(change.exchange, old=lean[field_name], new=new)
+                    new = lean.get(change.new.removeprefix("w."), "")
+                    exchange = replace(change, old=lean[field_name], new=new)
                     return written_reason(exchange, block.section)
-        if isinstance(change, Whole) and mutant.fault == LOSS_STRING:
-            return _STRING
-        if isinstance(change, Threaded):
-            return self._thread_reason(change.thread)
-        return ""
+        return _STRING if mutant.fault == LOSS_STRING else ""
 
     def _thread_reason(self, thread: threads.Threading) -> str:
         """Where every step of a layer is linear, what it hands back has no input in it."""

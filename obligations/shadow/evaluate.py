@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -37,6 +37,8 @@ from obligations.lean import (
     type_of,
 )
 from obligations.ops import Array, Name, names as table_names
+
+_T = TypeVar("_T")
 
 STEP = 1e-30
 """The complex step."""
@@ -142,7 +144,6 @@ class Evaluator:
     env: Environment
     values: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     _memo: dict[Any, Any] = field(default_factory=dict)
-    _free: dict[int, tuple[Local, ...]] = field(default_factory=dict)
     _keep: list[Any] = field(default_factory=list)
 
     # -- terms -----------------------------------------------------------------------------
@@ -216,11 +217,15 @@ class Evaluator:
         """``compute()``, once per the same arguments; probes of a derivative are not kept."""
         if any(isinstance(a, np.ndarray) and a.dtype.kind == "c" for a in args):
             return compute()
-        key = (*tag, *(_key(a) for a in args))
+        return self.once((*tag, *(_key(a) for a in args)), args, compute)
+
+    def once(self, key: Any, of: Any, compute: Callable[[], _T]) -> _T:
+        """``compute()``, once per ``key``; ``of`` is kept, whose identity the key may have."""
         if key not in self._memo:
-            self._keep.append(args)
+            self._keep.append(of)
             self._memo[key] = compute()
-        return self._memo[key]
+        found: _T = self._memo[key]
+        return found
 
     def argument(self, term: Typed, scope: Mapping[int, Any]) -> Any:
         """An argument's value; proofs and types have none."""
@@ -280,22 +285,12 @@ class Evaluator:
         compute: Callable[[], Any],
     ) -> Any:
         """``compute()``, once per values of the terms' free variables."""
-        free = [v for t in terms for v in self.free(t)]
-        key = (*tag, *(_key(scope.get(v.uid)) for v in free))
-        if key not in self._memo:
-            self._keep.append([scope.get(v.uid) for v in free])
-            self._keep.append(terms)
-            self._memo[key] = compute()
-        return self._memo[key]
+        values = [scope.get(v.uid) for t in terms for v in self.free(t)]
+        return self.once((*tag, *map(_key, values)), (values, terms), compute)
 
     def free(self, term: Typed) -> tuple[Local, ...]:
         """The free variables of ``term``."""
-        found = self._free.get(id(term))
-        if found is None:
-            found = tuple(_free(term).values())
-            self._free[id(term)] = found
-            self._keep.append(term)
-        return found
+        return self.once(("free", id(term)), term, lambda: tuple(_free(term).values()))
 
     def apply(self, fn: Typed, arg: Typed, scope: Mapping[int, Any]) -> Any:
         f = self.value(fn, scope)
@@ -341,12 +336,7 @@ class Evaluator:
 
     def pointwise(self, term: Bound) -> bool:
         """Whether the index of ``term`` only picks entries, so that all can be taken at once."""
-        key = ("pointwise", id(term))
-        if key not in self._memo:
-            self._keep.append(term)
-            self._memo[key] = _pointwise(term.local, term.body)
-        found: bool = self._memo[key]
-        return found
+        return self.once(("pointwise", id(term)), term, lambda: _pointwise(term.local, term.body))
 
     def index_size(self, local: Local, scope: Mapping[int, Any]) -> int | None:
         """``n`` where ``local`` is a ``Fin n``."""
@@ -402,13 +392,9 @@ class Evaluator:
         constant = self.env.find(term.name)
         if constant is None or constant.body is None or len(constant.params) != len(term.args):
             return None
-        key = ("unfold", id(term))
-        if key not in self._memo:
-            values = {p.local.uid: a for p, a in zip(constant.params, term.args, strict=True)}
-            self._keep.append(term)
-            self._memo[key] = substitute(constant.term, values)
-        found: Typed = self._memo[key]
-        return found
+        values = {p.local.uid: a for p, a in zip(constant.params, term.args, strict=True)}
+        stated = constant.term
+        return self.once(("unfold", id(term)), term, lambda: substitute(stated, values))
 
     def every(
         self, local: Local, body: Typed, scope: Mapping[int, Any], label: str

@@ -5,6 +5,7 @@ It uses no Lean term and no backward formula: it is what derivatives are taken o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -42,18 +43,12 @@ class Case:
 
 def axes(site: Site, sizes: Sizes) -> dict[str, int]:
     """The template symbols of a site as numbers, ``N`` included."""
-    out = {"N": sizes["N"]}
-    for name, expr in site.axes.items():
-        out[name] = size_at(expr, sizes)
-    return out
+    return {"N": sizes["N"], **{a: size_at(expr, sizes) for a, expr in site.axes.items()}}
 
 
 def element_count(shape: tuple[object, ...], sizes: Sizes) -> int:
     """How many numbers a batched value of ``shape`` has."""
-    out = sizes["N"]
-    for d in shape:
-        out *= size_at(d, sizes)
-    return out
+    return sizes["N"] * math.prod(size_at(d, sizes) for d in shape)
 
 
 def run(

@@ -190,37 +190,36 @@ class Propositions:
             For a type of which none can be drawn.
         """
         type_ = resolve(type_)
-        if isinstance(type_, Bound) and type_.kind == "Pi":
-            return self._function(type_, scope)
-        if not isinstance(type_, Call):
-            raise ObligationsError(f"no sample can be drawn of the type {show(type_)}")
         rng = self.rng
-        if type_.name == "Nat":
-            return next(self._sizes)
-        if type_.name == "ℝ":
-            return rng.normal(0.0, 1.5, (1, 1))
-        if type_.name == "Bool":
-            return bool(rng.integers(2))
-        if type_.name == "String":
-            return "s"
-        if type_.name == "Option":
-            return None if rng.integers(2) else self.value(type_.args[0], scope)
-        if type_.name in _TENSORS:
-            shape = tuple(int(self.evaluator.value(a, scope)) for a in type_.args)
-            if math.prod(shape) > LARGEST:
-                raise ObligationsError(f"{show(type_)} is too large to be sampled")
-            fan_in = int(np.prod(shape[1:])) if len(shape) > 1 else 1
-            scale = 1.0 / float(np.sqrt(max(1, fan_in)))
-            return rng.normal(0.0, scale, (1, *shape))
-        if type_.name == "Fin":
-            return int(rng.integers(int(self.evaluator.value(type_.args[0], scope))))
-        found = self.special(type_, scope, rng)
-        if found is None:
-            stands = self.evaluator.unfold(type_)
-            if stands is not None:
-                return self.value(stands, scope)
-            raise ObligationsError(f"no sample can be drawn of the type {show(type_)}")
-        return found
+        match type_:
+            case Bound("Pi"):
+                return self._function(type_, scope)
+            case Call("Nat"):
+                return next(self._sizes)
+            case Call("ℝ"):
+                return rng.normal(0.0, 1.5, (1, 1))
+            case Call("Bool"):
+                return bool(rng.integers(2))
+            case Call("String"):
+                return "s"
+            case Call("Option", (of, *_)):
+                return None if rng.integers(2) else self.value(of, scope)
+            case Call(name, args) if name in _TENSORS:
+                shape = tuple(int(self.evaluator.value(a, scope)) for a in args)
+                if math.prod(shape) > LARGEST:
+                    raise ObligationsError(f"{show(type_)} is too large to be sampled")
+                scale = 1.0 / float(np.sqrt(max(1, math.prod(shape[1:]))))
+                return rng.normal(0.0, scale, (1, *shape))
+            case Call("Fin", (size, *_)):
+                return int(rng.integers(int(self.evaluator.value(size, scope))))
+            case Call():
+                found = self.special(type_, scope, rng)
+                if found is not None:
+                    return found
+                stands = self.evaluator.unfold(type_)
+                if stands is not None:
+                    return self.value(stands, scope)
+        raise ObligationsError(f"no sample can be drawn of the type {show(type_)}")
 
     def _function(self, type_: Bound, scope: Mapping[int, Any]) -> Any:
         """A smooth random function between vectors, or a vector for ``Fin n → ℝ``."""
@@ -311,10 +310,8 @@ class Propositions:
             a, b = a(x), b(x)
             if callable(a) or callable(b):
                 raise ObligationsError(f"no sample can be drawn of the type {show(type_)}")
-        yield self.compared(a, b, self._scale(left, right, scope))
-
-    def _scale(self, left: Typed, right: Typed, scope: Mapping[int, Any]) -> float:
-        return max(self.evaluator.magnitude(left, scope), self.evaluator.magnitude(right, scope))
+        scale = max(self.evaluator.magnitude(side, scope) for side in (left, right))
+        yield self.compared(a, b, scale)
 
     def compared(self, a: Any, b: Any, scale: float = 0.0) -> Finding:
         """Two values against each other."""
@@ -356,15 +353,12 @@ class Propositions:
             case Op("↔", left, right):
                 return self.truth(left, scope) == self.truth(right, scope)
             case Op("≠", left, right):
-                return not self._equal(left, right, scope)
+                return not all(f.error <= 1e-9 for f in self._equation(left, right, scope))
             case Op("<" | "≤" | ">" | "≥", left, right):
                 a, b = self.evaluator.value(left, scope), self.evaluator.value(right, scope)
                 found = _ORDER[term.op](np.asarray(a), np.asarray(b))
                 return bool(np.all(found))
         return all(f.error <= 1e-9 for f in self.findings(term, scope))
-
-    def _equal(self, left: Typed, right: Typed, scope: Mapping[int, Any]) -> bool:
-        return all(f.error <= 1e-9 for f in self._equation(left, right, scope))
 
 
 _ORDER: Mapping[str, Callable[[Array, Array], Any]] = {

@@ -11,10 +11,10 @@ import numpy as np
 from obligations.description import Block, Kind, Net, size_at
 from obligations.errors import ObligationsError
 from obligations.lean import syntax as s
-from obligations.ops import Array, Mask, Parameter
+from obligations.ops import Array, Parameter
 from obligations.shadow.forward import Case, axes, element_count, run
 from obligations.shadow.values import Record, WholeNet, random_mask
-from obligations.statements import BlockTerms, Forward, template
+from obligations.statements import BlockTerms, Forward
 
 MARGIN = 1e-3
 """How far the input of an activation stays from its kinks, and a window's maximum from its next."""
@@ -111,12 +111,11 @@ def block_parameters(
     deriver: BlockTerms, sizes: Mapping[str, int], rng: np.random.Generator
 ) -> dict[str, Array]:
     """Random parameters of a block at its widths, by Lean name."""
-    out = {}
-    for site in deriver.fwd.sites.values():
-        for p in site.parameters:
-            shape = type_shape(deriver.parameter_type(p), sizes)
-            out[p.lean] = tensor(p.of, shape, rng)
-    return out
+    return {
+        p.lean: tensor(p.of, type_shape(deriver.parameter_type(p), sizes), rng)
+        for site in deriver.fwd.sites.values()
+        for p in site.parameters
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +168,9 @@ def sample(
         parameters = block_parameters(deriver, sizes, rng)
         x = rng.normal(0.0, 1.5, (1, n_in))
         options = {
-            o.binder: _mask(o.type, sizes, rng) if dropped and o.where == block.name else None
+            o.binder: random_mask(rng, mask_length(o.type, sizes))
+            if dropped and o.where == block.name
+            else None
             for o in net.options
         }
         case = Case(fwd, sizes, parameters, x, options)
@@ -184,22 +185,13 @@ def sample(
     )
 
 
-def mask_length(mask: Mask, dims: Mapping[str, int]) -> int:
-    """How many entries a mask of an operation has."""
-    return _length(template(mask.type), dims)
-
-
-def _mask(type_: s.Term, sizes: Mapping[str, int], rng: np.random.Generator) -> Array:
-    return random_mask(rng, _length(type_, sizes))
-
-
-def _length(type_: s.Term, sizes: Mapping[str, int]) -> int:
-    """The length of ``Option (Vec (N * oc))``."""
+def mask_length(type_: s.Term, sizes: Mapping[str, int]) -> int:
+    """How many entries a mask has, by its type ``Option (Vec (N * oc))``."""
     match type_:
         case s.App(s.Ident("Option" | "Vec"), (inner,)) if not isinstance(inner, s.NamedArg):
-            return _length(inner, sizes)
+            return mask_length(inner, sizes)
         case s.Bin("*", left, right):
-            return _length(left, sizes) * _length(right, sizes)
+            return mask_length(left, sizes) * mask_length(right, sizes)
         case s.Num(value):
             return value
         case s.Ident(name):
@@ -285,7 +277,8 @@ def sample_net(
             i for i, q in enumerate(whole.stops) if net.block_of(q.kind)[0].name == option.where
         )
         at_sizes = whole.sizes(at, batch, classes)
-        options[option.binder] = _mask(option.type, at_sizes, rng) if dropped else None
+        length = mask_length(option.type, at_sizes)
+        options[option.binder] = random_mask(rng, length) if dropped else None
     found: dict[str, Margins] = {}
     value = x
     for index, stop in enumerate(whole.stops):

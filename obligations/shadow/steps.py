@@ -8,7 +8,6 @@ second copy of a formula here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -88,8 +87,15 @@ def _nodes(operation: Operation) -> tuple[tuple[tuple[str, ...], Constant], ...]
     return tuple(out)
 
 
-def _scope(constant: Constant, values: Mapping[str, object]) -> dict[int, object]:
-    known = {**dict.fromkeys(STRINGS, ""), **values}
+def _scope(
+    constant: Constant,
+    operation: Operation,
+    values: Mapping[str, object],
+    params: Mapping[str, Array],
+    xs: Sequence[Array],
+) -> dict[int, object]:
+    inputs = {i.symbol: x for i, x in zip(operation.inputs, xs, strict=True)}
+    known = {**dict.fromkeys(STRINGS, ""), **values, **params, **inputs}
     return {p.local.uid: known.get(p.local.name) for p in constant.params}
 
 
@@ -115,12 +121,8 @@ def backward_step(
         The saved inputs and the cotangent at the output, each ``(1, N · size)``.
     """
     constant = _step(operation, symbol)
-    scope = _scope(constant, {**dims, **params, **_inputs(operation, xs), "dy": dy})
+    scope = _scope(constant, operation, {**dims, "dy": dy}, params, xs)
     return np.asarray(Evaluator(_environment()).value(constant.term, scope))
-
-
-def _inputs(operation: Operation, xs: Sequence[Array]) -> dict[str, Array]:
-    return {i.symbol: x for i, x in zip(operation.inputs, xs, strict=True)}
 
 
 def gradient_nodes(
@@ -133,7 +135,7 @@ def gradient_nodes(
     """The gradient node of each parameter by symbol, ``(1, n)``, at a cotangent."""
     out: dict[str, Array] = {}
     for covers, constant in _nodes(operation):
-        scope = _scope(constant, {**dims, **params, **_inputs(operation, xs), "cot": cot})
+        scope = _scope(constant, operation, {**dims, "cot": cot}, params, xs)
         evaluator = Evaluator(_environment())
         found = list(leaves(evaluator, constant.term, scope))
         for symbol, leaf in zip(covers, found, strict=True):
@@ -141,16 +143,10 @@ def gradient_nodes(
     return out
 
 
-@dataclass(frozen=True, slots=True)
-class Backward:
-    """A reverse pass: the cotangent at every site and at the input, each ``(1, N · size)``."""
+def reverse(case: Case, values: Mapping[str, Array], dy: Array) -> dict[str, Array]:
+    """The certified backward: the cotangents by the chain rule over the forward.
 
-    cotangents: Mapping[str, Array]
-    input: Array
-
-
-def reverse(case: Case, values: Mapping[str, Array], dy: Array) -> Backward:
-    """The certified backward: every site's cotangent by the chain rule over the forward.
+    They are by name of site, the input's by its own, each ``(1, N · size)``.
 
     Parameters
     ----------
@@ -180,4 +176,4 @@ def reverse(case: Case, values: Mapping[str, Array], dy: Array) -> Backward:
             params = site_parameters(case, site)
             dims = axes(site, case.sizes)
             add(name, backward_step(operation, symbol, dims, params, xs, cot))
-    return Backward(found, found[fwd.block.input])
+    return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -73,15 +74,13 @@ class WholeNet:
 
     net: Net
     by: Narrow = TRUE_SIZE
-    stops: list[Stop] = field(default_factory=list)
-    forwards: dict[str, Forward] = field(default_factory=dict)
+    stops: list[Stop] = field(init=False)
+    forwards: dict[str, Forward] = field(init=False)
     _memo: dict[Any, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.stops = itinerary(self.net)
-        for block in self.net.blocks.values():
-            for kind in block.kinds:
-                self.forwards[kind.name] = forward(block, kind)
+        self.forwards = {k.name: forward(b, k) for b in self.net.blocks.values() for k in b.kinds}
 
     def sizes(self, index: int, n: int, classes: int) -> dict[str, int]:
         """The symbols of the block at step ``index``, scaled; kernel sizes are not."""
@@ -128,18 +127,6 @@ class WholeNet:
             value = output(self.case(index, n, classes, w, value, options))
             out.append(value)
         return out
-
-    def prefix_step(
-        self,
-        index: int,
-        n: int,
-        classes: int,
-        w: Record,
-        x: Array,
-        options: Mapping[str, Array | None],
-    ) -> Array:
-        """The value after step ``index`` alone, given its input ``x``."""
-        return output(self.case(index, n, classes, w, x, options))
 
     def forget(self) -> None:
         """Drop the values kept by :meth:`remembered`."""
@@ -217,23 +204,20 @@ def _certificate(
     name = kind.certificate
     assert name is not None
 
-    def derivative(case: Case, dy: Array) -> Array:
-        return reverse(case, run(case), dy).input if by_steps else input_gradient(case, dy)
-
-    def at(*args: Any) -> AtCertificate:
-        values = named(name, args)
-        case = case_of(net, block, kind, fwd, values, values[block.input])
-        return AtCertificate(lambda dy: derivative(case, dy))
-
-    def everywhere(*args: Any) -> Certificate:
+    def certificate(*args: Any) -> Certificate | AtCertificate:
         values = named(name, args)
 
         def backward(x: Array, dy: Array) -> Array:
-            return derivative(case_of(net, block, kind, fwd, values, x), dy)
+            case = case_of(net, block, kind, fwd, values, x)
+            if by_steps:
+                return reverse(case, run(case), dy)[block.input]
+            return input_gradient(case, dy)
 
-        return Certificate(backward)
+        if kind.certificate_global:
+            return Certificate(backward)
+        return AtCertificate(partial(backward, values[block.input]))
 
-    return everywhere if kind.certificate_global else at
+    return certificate
 
 
 def random_mask(rng: np.random.Generator, size: int) -> Array:

@@ -151,7 +151,7 @@ def emitted(task: Task) -> Gradients:
     """The formulas themselves: the chain rule with the table's steps, then the gradient nodes."""
     case = task.case
     values = run(case)
-    cotangents = reverse(case, values, task.dy).cotangents
+    cotangents = reverse(case, values, task.dy)
     found = {site: cotangents[site] for site in task.sites}
     for site in case.fwd.sites.values():
         if not any(p.trained for p in site.parameters):

@@ -17,13 +17,15 @@ from obligations.description.reader import load
 from obligations.lean.parse import parse_term
 from obligations.lean.printer import term
 from obligations.mutation import mutants as mutate
-from obligations.mutation.faults import Chains, Mutant, Threaded, chain_mutants, exchanges
+from obligations.mutation.faults import Mutant, chain_mutants, exchanges
 from obligations.mutation.mutants import Bench, Outcome, Report, run
 from obligations.ops import Parameter, definitions
 from obligations.ops.activation import relu_mask
 from obligations.shadow.evaluate import Evaluator
 from obligations.statements.deriver import Deriver, step_definition
 from obligations.statements.environment import typed_environment
+from obligations.statements.section import Section
+from obligations.statements.thread import Threading
 
 
 @pytest.mark.slow
@@ -39,7 +41,7 @@ def test_every_fault_is_refused_caught_or_explained(net: str) -> None:
             assert o.reason
             assert o.deviation is not None
             assert o.deviation <= 1e-12, o.mutant.text
-        if o.status == "caught" and isinstance(o.mutant.change, Chains | Threaded):
+        if o.status == "caught" and isinstance(o.mutant.change, Section | Threading):
             assert o.compared, o.mutant.text
 
 
@@ -156,16 +158,16 @@ def test_the_loss(net: str) -> None:
 def full(mutant: Mutant) -> bool:
     """Whether a fault of a chain fails in any row, everything of its block evaluated anew."""
     change = mutant.change
-    assert isinstance(change, Chains)
+    assert isinstance(change, Section)
     base = broken.bench("resnet34")
-    deriver = Deriver(change.section, proofs=False)
+    deriver = Deriver(change, proofs=False)
     obligations = [*deriver.cotangents(), *deriver.bundle()]
     env = typed_environment(base.derived)
     steps = [step_definition(name, "") for name in definitions()]
     for o in (*steps, *obligations):
         d = o.declaration
         env.declare(d.name, d.binders, d.type, d.value)
-    tallies, _ = BlockCheck(base.derived, env, change.section).check(obligations, (0,))
+    tallies, _ = BlockCheck(base.derived, env, change).check(obligations, (0,))
     return any(t.over() for t in tallies.values())
 
 
@@ -266,7 +268,7 @@ def test_two_reads_exchanged_at_once_are_caught_too() -> None:
         "W2": mutate.replace(b, cotangent=a.cotangent),
     }
     changed = mutate.replace(section, emitted={kind: mutate.replace(emitted, reads=swapped)})
-    o = bench.outcome(Mutant("two reads exchanged", "Id", "", Chains(changed)))
+    o = bench.outcome(Mutant("two reads exchanged", "Id", "", changed))
     assert o.status == "caught"
     assert len(o.compared or ()) == 2
 
@@ -290,9 +292,9 @@ def test_faults_change_one_thing_only() -> None:
     for block in bench.blocks.values():
         before = block.section
         for mutant in chain_mutants(before):
-            if not isinstance(mutant.change, Chains):
+            if not isinstance(mutant.change, Section):
                 continue
-            after = mutant.change.section
+            after = mutant.change
             assert after.forwards is before.forwards
             for kind, emitted in after.emitted.items():
                 old = before.emitted[kind]

@@ -20,8 +20,8 @@ from obligations.ops.base import (
     Operation,
     Placed,
 )
+from obligations.ops.convolutional import taps
 from obligations.ops.core import align, join, split
-from obligations.ops.layer import taps
 
 
 def _padded(c: int, h: int, w: int, x: Array) -> Array:

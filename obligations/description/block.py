@@ -263,7 +263,7 @@ def _kind(
         widths=widths,
         pattern=tuple(symbol(str(w)) for w in pattern),
         certificate=None if certificate is None else str(certificate.name),
-        certificate_global=certificate is not None and certificate.everywhere,
+        certificate_global=certificate is not None and certificate.everywhere is not None,
         graph=None if graph is None else _graph(b, graph),
         input=_tie(b, tie, certificate is not None and graph is not None),
         span=at(name),

@@ -11,7 +11,8 @@ from lark import Lark
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 from lark.lexer import PatternStr
 
-from obligations.description.text import ChainText, NetText, Rules
+from obligations.description.model import Chain
+from obligations.description.text import NetText, Rules
 from obligations.errors import InputError, Source, Span, nearest
 from obligations.resources import grammar
 
@@ -45,10 +46,10 @@ def parse_net_text(source: Source) -> NetText:
     return net
 
 
-def parse_chain_text(source: Source) -> ChainText:
+def parse_chain_text(source: Source) -> Chain:
     """The syntax of a render chain that stands alone."""
     chain = _parse(source, "lone_chain", source.text)
-    assert isinstance(chain, ChainText)
+    assert isinstance(chain, Chain)
     return chain
 
 

@@ -211,7 +211,7 @@ class Backward:
         the proof that ε is positive; empty where the step is the certified one by definition.
     defined_in_file
         Name of the step's definition when the library lacks it and the tie file defines it
-        (see ``FILE_DEFINITIONS`` of the operation's module), else ``None``.
+        (see :class:`FileDefinition`), else ``None``.
     says
         What the step does, in words that go on after a cotangent's name: ``kept where `{x} > 0```.
         Template symbols in braces stand for what the render calls them.

@@ -87,11 +87,6 @@ def _input_definition(deriver: Deriver, kind: Kind) -> Definition:
     return deriver.named[emitted.output]
 
 
-def explicit_names(groups: Iterable[s.Binder]) -> list[str]:
-    """The names of the explicit binders, in order."""
-    return [n for g in groups if g.kind == "(" for n in g.names]
-
-
 def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Obligation:
     """The whole-net theorem: the cotangents handed down, and every layer's bundle at them.
 
@@ -122,7 +117,8 @@ def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Ob
         name = deriver.block.name
         if name not in taken:
             bundle, _ = deriver.bundle()
-            taken[name] = explicit_names(bundle.declaration.binders)
+            groups = bundle.declaration.binders
+            taken[name] = [n for g in groups if g.kind == "(" for n in g.names]
         names = taken[name]
         x = s.Ident(net.input) if tied.before is None else whole.before(tied.before)
         values = {deriver.block.input: x, deriver.block.incoming: s.Ident(tied.incoming)}

@@ -301,6 +301,14 @@ class Writer:
             types = {**types, **dict.fromkeys(group.names, group.type)}
         return types
 
+    def head(self, start: str, groups: Iterable[s.Binder], type_: s.Term) -> Types:
+        """Write a name with its binders and type; the local names there are after the binders."""
+        self.write(start)
+        types = self.binders(groups, {})
+        self.write(" : ")
+        self.term(type_, types)
+        return types
+
     def _expand(self, part: _Part) -> Sequence[str | _Part | _End]:
         """A term as text and smaller terms."""
         term, types, want = part.term, part.types, part.want
@@ -539,7 +547,9 @@ def core_text(
         before = len(body.pieces), len(body.marks), body.line, body.column, len(regions)
         try:
             if declaration.name in assumed:
-                _axiom(body, declaration, regions)
+                regions.append(Region(body.line, declaration.name, "signature"))
+                body.head(f"axiom {declaration.name}", declaration.binders, declaration.type)
+                body.write("\n")
             else:
                 _declaration(body, declaration, regions, unchecked)
                 if constant := typed.get(declaration.name):
@@ -596,10 +606,8 @@ def _signature(out: Writer, name: str) -> None:
     if name in ALIASES:
         definition = _alias(name)
     alias = definition is not None and s.head(type_) == "Type"
-    out.write(f"@[reducible] def {name}" if alias else f"axiom {name}")
-    types = out.binders(binders, {})
-    out.write(" : ")
-    out.term(type_, types)
+    start = f"@[reducible] def {name}" if alias else f"axiom {name}"
+    types = out.head(start, binders, type_)
     if alias and definition is not None:
         out.write(" := ")
         out.term(definition, types)
@@ -620,10 +628,8 @@ def _declaration(
     if declaration.value is not None:
         regions.append(Region(out.line, name, "value"))
         reducible = "reducible" in declaration.attributes or "abbrev" in declaration.keyword
-        out.write(f"{'@[reducible] ' if reducible else ''}def {name}")
-        types = out.binders(declaration.binders, {})
-        out.write(" : ")
-        out.term(declaration.type, types)
+        start = f"{'@[reducible] ' if reducible else ''}def {name}"
+        types = out.head(start, declaration.binders, declaration.type)
         out.write(" :=\n  ")
         out.term(declaration.value, types, _number(declaration.type))
         out.write("\n")
@@ -650,15 +656,6 @@ def _declaration(
     out.write(f"def {name}.proof : {name}.statement :=\n  ")
     types = _telescope(out, "fun", declaration.binders, " =>\n  ")
     out.term(proof, types)
-    out.write("\n")
-
-
-def _axiom(out: Writer, declaration: Declaration, regions: list[Region]) -> None:
-    regions.append(Region(out.line, declaration.name, "signature"))
-    out.write(f"axiom {declaration.name}")
-    types = out.binders(declaration.binders, {})
-    out.write(" : ")
-    out.term(declaration.type, types)
     out.write("\n")
 
 

@@ -88,8 +88,7 @@ def parse_term(
     InputError
         When ``text`` is not a term of the fragment (never, when ``lenient``).
     """
-    result = _parse("term", text, source, at, lenient)
-    return result  # type: ignore[no-any-return]
+    return _parse("term", text, source, at, lenient)  # type: ignore[no-any-return]
 
 
 def parse_signature(
@@ -153,7 +152,7 @@ def blank_comments(text: str) -> tuple[str, list[tuple[int, int]]]:
     """What :func:`strip_comments` gives, and where each comment starts and ends."""
     if "--" not in text and "/-" not in text:
         return text, []
-    search = _comment_or_string().search
+    search = _COMMENT_OR_STRING.search
     out: list[str] = []
     found: list[tuple[int, int]] = []
     kept = position = 0
@@ -177,27 +176,21 @@ def comment_end(text: str, start: int) -> int:
         end = text.find("\n", start)
         return len(text) if end < 0 else end
     depth = 0
-    for match in _block_marks().finditer(text, start):
+    for match in _BLOCK_MARK.finditer(text, start):
         depth += 1 if match.group() == "/-" else -1
         if depth == 0:
             return match.end()
     return len(text)
 
 
-@cache
-def _comment_or_string() -> re.Pattern[str]:
-    return re.compile(
-        r"""(?P<comment>--|/-)"""
-        r"""|(?<![\w'!?])r(?P<hashes>\#*)".*?(?:"(?P=hashes)|\Z)"""
-        r"""|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)"""
-        r"""|(?<![\w'!?])'(?:"|\\")'""",
-        re.DOTALL,
-    )
-
-
-@cache
-def _block_marks() -> re.Pattern[str]:
-    return re.compile(r"/-|-/")
+_COMMENT_OR_STRING = re.compile(
+    r"""(?P<comment>--|/-)"""
+    r"""|(?<![\w'!?])r(?P<hashes>\#*)".*?(?:"(?P=hashes)|\Z)"""
+    r"""|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)"""
+    r"""|(?<![\w'!?])'(?:"|\\")'""",
+    re.DOTALL,
+)
+_BLOCK_MARK = re.compile(r"/-|-/")
 
 
 def _lex(text: str, start: int, end: int, rule: str) -> tuple[list[_Token], _Parser]:
@@ -670,11 +663,7 @@ class _Build:
         return [parts[0]]
 
     def more(self, parts: Any) -> list[Any]:
-        parts[0].append(parts[1])
-        return parts[0]  # type: ignore[no-any-return]
-
-    def more_of(self, parts: Any) -> list[Any]:
-        parts[0].append(parts[2])
+        parts[0].append(parts[-1])
         return parts[0]  # type: ignore[no-any-return]
 
     def application(self, parts: Any) -> Term:
@@ -746,13 +735,13 @@ class _Build:
 
     def untyped(self, parts: Any) -> Binder:
         left, names, right = parts
-        return Binder(_strings(names), None, str(left), span=self._over(left, right))
+        return Binder(tuple(map(str, names)), None, str(left), span=self._over(left, right))
 
     def typed(self, parts: Any) -> Binder:
         left, names, _, type_ = parts[:4]
         default = parts[5] if len(parts) == 7 else None
         span = self._over(left, parts[-1])
-        return Binder(_strings(names), type_, str(left), default, span=span)
+        return Binder(tuple(map(str, names)), type_, str(left), default, span=span)
 
     def instance(self, parts: Any) -> Binder:
         names = (str(parts[1]),) if len(parts) == 5 else ()
@@ -763,10 +752,6 @@ class _Build:
 
     def telescope(self, parts: Any) -> tuple[Binder, ...]:
         return tuple(parts[0])
-
-
-def _strings(tokens: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(token) for token in tokens)
 
 
 def _ascribed_names(term: Term) -> tuple[str, ...]:

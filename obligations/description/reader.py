@@ -20,16 +20,9 @@ from obligations.errors import ObligationsError, Source, decode, nearest
 from obligations.resources import built_in_nets
 
 if TYPE_CHECKING:
-    from obligations.description.model import Chain, Dim, Net
+    from obligations.description.model import Chain, Net
 
-__all__ = ["dimension", "load", "parse_chain", "read_net"]
-
-
-def dimension(name: str) -> Dim:
-    """The SymPy symbol that nets use for the dimension ``name``: a positive integer."""
-    from obligations.description.names import symbol
-
-    return symbol(name)
+__all__ = ["load", "parse_chain", "read_net"]
 
 
 def read_net(source: Source, settings: Mapping[str, str] | None = None) -> Net:

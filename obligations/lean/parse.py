@@ -10,7 +10,7 @@ strictly, such a stretch is an error with its place; read leniently it becomes a
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -244,35 +244,18 @@ def _reach(tokens: list[_Token], start: int, column: int) -> int:
     bracket around it, to the next line at the ``let``'s column, or to a comma that no quantifier
     inside it asks for. (A ``match`` has commas of its own.)
     """
-    block = tokens[start].value == "by"
-    commas = tokens[start].value != "match"
+    word = tokens[start].value
+
+    def ends(i: int) -> bool:
+        begins_line = tokens[i].line != tokens[i - 1].end_line
+        if begins_line and tokens[i].column <= column:
+            return True
+        return column >= 0 and tokens[i].type == "SEMICOLON" and word != "by"
+
     # What is no English word is a quantifier (`∃!`, `Σ`), and asks for a comma itself.
-    asked = int(not tokens[start].value.isascii())
-    depth = 0
-    line = tokens[start].line
-    for i in range(start + 1, len(tokens)):
-        token = tokens[i]
-        kind = token.type
-        if column >= 0 and depth == 0:
-            if token.line != line and token.column <= column:
-                return i
-            if kind == "SEMICOLON" and not block:
-                return i
-        line = token.end_line
-        if kind in _OPEN:
-            depth += 1
-        elif kind in _CLOSE:
-            if depth == 0:
-                return i
-            depth -= 1
-        elif depth == 0:
-            if kind in ("QUANTIFIER", "BIGOP"):
-                asked += 1
-            elif kind == "COMMA" and commas:
-                if asked == 0:
-                    return i
-                asked -= 1
-    return len(tokens)
+    asked = int(not word.isascii())
+    stops = frozenset() if word == "match" else frozenset({"COMMA"})
+    return _segment_end(tokens, start + 1, stops, asked, ends=ends)
 
 
 def _token(kind: str, first: _Token, last: _Token, value: object) -> _Token:
@@ -535,14 +518,18 @@ def _segment_end(
     stops: frozenset[str] = frozenset(),
     commas: int = 0,
     lets: int = 0,
+    ends: Callable[[int], bool] = lambda i: False,
 ) -> int:
     """The first token from ``start`` on that closes the bracket around it or is one of ``stops``.
 
-    ``commas`` and ``lets`` say how many commas and ``SEP`` belong to what is being skipped.
+    ``commas`` and ``lets`` say how many commas and ``SEP`` belong to what is being skipped; within
+    no bracket, the first token that ``ends`` it is as good.
     """
     depth = 0
     for i in range(start, len(tokens)):
         kind = tokens[i].type
+        if depth == 0 and ends(i):
+            return i
         if kind in _OPEN:
             depth += 1
         elif kind in _CLOSE:

@@ -108,14 +108,6 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Import:
-    """``import A.B``."""
-
-    at: Slice
-    module: str
-
-
-@dataclass(frozen=True, slots=True)
 class Command:
     """A command that is no declaration: ``kind`` is its word (``namespace``, ``notation``, …).
 
@@ -211,7 +203,6 @@ class LeanFile:
     """
 
     source: Source
-    imports: tuple[Import, ...]
     declarations: tuple[FileDeclaration, ...]
     others: tuple[Command, ...]
     pieces: tuple[Slice, ...] = field(repr=False)
@@ -332,7 +323,6 @@ class _Reader:
     def __init__(self, text: Text) -> None:
         self.text = text
         self.code = text.code
-        self.imports: list[Import] = []
         self.declarations: list[FileDeclaration] = []
         self.others: list[Command] = []
         self.pieces: list[Slice] = []
@@ -373,7 +363,6 @@ class _Reader:
             self.pieces.append(self.slice(done, len(self.code)))
         return LeanFile(
             self.text.source,
-            tuple(self.imports),
             tuple(self.declarations),
             tuple(self.others),
             tuple(self.pieces),
@@ -574,9 +563,6 @@ class _Reader:
         rest = self.slice(header.word_end, max(header.word_end, at.end))
         name = ""
         if word == "import":
-            for match in _NAME.finditer(self.code, rest.start, rest.end):
-                if match.group() != "all":
-                    self.imports.append(Import(self.slice(*match.span()), match.group()))
             return
         if word == "open":
             opened = self.open(at, rest.start, rest.end)

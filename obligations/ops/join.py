@@ -23,7 +23,6 @@ SUM = Operation(
     inputs=(Input("x", ("n",)),),
     output=("n",),
     any_shape=True,
-    variadic=True,
     forward=None,
     run=lambda dims, params, *xs: sum(xs[1:], xs[0]),
     backward=(),

@@ -93,11 +93,7 @@ class BlockTerms:
         return fill(parameter.of.type, {k: dim(v) for k, v in site.axes.items()})
 
     def option_binders(self) -> list[tuple[str, s.Term]]:
-        return [
-            (o.binder, o.type)
-            for o in self.net.options
-            if o.where == self.block.name and self.net.settings[o.name] != o.values[0]
-        ]
+        return [(o.binder, o.type) for o in self.net.on if o.where == self.block.name]
 
     def input_binder(self) -> tuple[str, s.Term]:
         return self.block.input, vec(self.block.input_shape)

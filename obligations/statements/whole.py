@@ -33,9 +33,7 @@ class WholeNetTerms:
     def options(self) -> list[tuple[str, s.Term]]:
         """Binders of the options that are on, at the net's literal widths."""
         out = []
-        for option in self.net.options:
-            if self.net.settings[option.name] == option.values[0]:
-                continue
+        for option in self.net.on:
             layer = next(x for x in self.net.layers if x.block == option.where)
             out.append((option.binder, s.substitute(option.type, self.sizes(layer))))
         return out
@@ -52,12 +50,9 @@ class WholeNetTerms:
     def forward(self) -> s.Term:
         """The logits of the net."""
         name = self.net.forward.name
-        extra = []
-        for option in self.net.options:
-            if self.net.settings[option.name] != option.values[0]:
-                name = self.net.forward.variants.get(option.name, name)
-                extra.append(option.binder)
-        return s.app(name, "N", "w", *extra, self.net.input)
+        for option in self.net.on:
+            name = self.net.forward.variants.get(option.name, name)
+        return s.app(name, "N", "w", *(o.binder for o in self.net.on), self.net.input)
 
     def logits_type(self) -> s.Term:
         """The type of the logits and of their cotangent."""

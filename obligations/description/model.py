@@ -456,8 +456,4 @@ class Net:
 
     def block_of(self, kind: str) -> tuple[Block, Kind]:
         """The block and the kind called ``kind`` (``KeyError`` when there is none)."""
-        for block in self.blocks.values():
-            for k in block.kinds:
-                if k.name == kind:
-                    return block, k
-        raise KeyError(kind)
+        return {k.name: (block, k) for block in self.blocks.values() for k in block.kinds}[kind]

@@ -338,13 +338,21 @@ class Rules(Transformer[Token, Any]):
     steps = label = scale = staticmethod(_tuple)
     at_site = pair = variant = pin = stride = operand = step = staticmethod(_pair)
     saved_site = at_size = staticmethod(_twice)
-    net, same, by_flag, site, tie, certificate = NetText, Same, ByFlag, SiteLine, Tie, Certificate
+    net, tie, certificate = NetText, Tie, Certificate
+    same, by_flag, site = Same, ByFlag, SiteLine
     block_input, incoming, abbreviate = BlockInput, Incoming, Abbreviate
-    loose_weights, sum, saved = _gathering(Loose, 0), _gathering(Sum, 0), _gathering(Saved, 0)
-    file_line, cotangents = _gathering(_pair, 1), _gathering(Cotangents, 1)
-    weights, record, group = _gathering(Weights, 2), _gathering(Record, 2), _gathering(GroupLine, 2)
-    bundle, capstone = _gathering(Bundle, 2), _gathering(CapstoneText, 3)
-    hypothesis, forward = _gathering(HypothesisLine, 3), _gathering(ForwardText, 3)
+    loose_weights = _gathering(Loose, 0)
+    sum = _gathering(Sum, 0)
+    saved = _gathering(Saved, 0)
+    cotangents = _gathering(Cotangents, 1)
+    file_line = _gathering(_pair, 1)
+    weights = _gathering(Weights, 2)
+    record = _gathering(Record, 2)
+    group = _gathering(GroupLine, 2)
+    bundle = _gathering(Bundle, 2)
+    hypothesis = _gathering(HypothesisLine, 3)
+    forward = _gathering(ForwardText, 3)
+    capstone = _gathering(CapstoneText, 3)
 
     # render.lark
 
@@ -367,9 +375,6 @@ class Rules(Transformer[Token, Any]):
         given = tuple(Operand(str(o), at(o)) for o in operands or ())
         from_ = None if value is None else Operand(str(value), at(value))
         return Call(str(token), given, at(token), from_)
-
-    def reads(self, *reads: tuple[Read, ...]) -> tuple[Read, ...]:
-        return tuple(r for group in reads for r in group)
 
     def read(self, *names: Token) -> tuple[Read, ...]:
         *parameters, value = names

@@ -20,10 +20,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from obligations.errors import Span
 from obligations.lean import syntax as s
 from obligations.lean.declaration import Declaration
-from obligations.lean.elab import Constant, Environment, Signature
+from obligations.lean.elab import Constant, Environment, OutsideFragment, Signature
 from obligations.lean.explicit import agreement
 from obligations.lean.prelude import CORE, EXCHANGED, FULL, PLAIN, PRELUDE
 from obligations.lean.proof import lemmas, proof_term
@@ -36,15 +35,6 @@ _NUMBERS = frozenset(("Nat", "ℝ"))
 
 Types = Mapping[str, "s.Term | None"]
 """The local names at a place, with their types where those are known."""
-
-
-class Outside(Exception):
-    """A term that has no core form; ``what`` names it for a message."""
-
-    def __init__(self, what: str, span: Span | None) -> None:
-        super().__init__(what)
-        self.what = what
-        self.span = span
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +83,7 @@ class CoreText:
     signatures: tuple[str, ...]
     regions: tuple[Region, ...]
     marks: tuple[Mark, ...] = field(repr=False)
-    outside: Mapping[str, Outside]
+    outside: Mapping[str, OutsideFragment]
     unchecked: Mapping[str, str]
 
     def region(self, line: int) -> Region:
@@ -274,8 +264,8 @@ class Writer:
 
         Raises
         ------
-        Outside
-            The term is outside the fragment.
+        OutsideFragment
+            The term has no core form; the message names it.
         """
         stack: list[str | _Part | _End] = [_Part(term, types, want, closed)]
         while stack:
@@ -295,7 +285,7 @@ class Writer:
             opening, closing = ("(", ")") if group.kind in ("(", "") else ("{", "}")
             self.write(f" {opening}{' '.join(group.names)} : ")
             if isinstance(group.type, s.Raw) or not group.names:
-                raise Outside("a binder", group.span)
+                raise OutsideFragment("a binder", group.span)
             self.term(group.type or s.Hole(), types)
             self.write(closing)
             types = {**types, **dict.fromkeys(group.names, group.type)}
@@ -409,9 +399,9 @@ class Writer:
                     yield _Part(item, types)
                 yield closing
             case s.Raw(tokens):
-                raise Outside(f"`{' '.join(tokens)[:40]}`", term.span)
+                raise OutsideFragment(f"`{' '.join(tokens)[:40]}`", term.span)
             case _:
-                raise Outside(f"a {type(term).__name__.lower()}", term.span)
+                raise OutsideFragment(f"a {type(term).__name__.lower()}", term.span)
 
     def _wanted(self, fn: s.Term, types: Types) -> list[str | None]:
         """Which explicit arguments of ``fn`` are numbers, and of what kind."""
@@ -431,14 +421,14 @@ class Writer:
 
     def _bind(self, term: s.Bind, types: Types) -> Iterator[str | _Part]:
         if term.quantifier == "∏":
-            raise Outside("a product over an index", term.span)
+            raise OutsideFragment("a product over an index", term.span)
         folded = {"∑": "Fin.sum", "∃": "Exists"}.get(term.quantifier)
         closing = 0
         if folded is None:
             yield term.quantifier
         for group in term.binders:
             if isinstance(group.type, s.Raw):
-                raise Outside("a binder", group.span)
+                raise OutsideFragment("a binder", group.span)
             for name in group.names:
                 opening, end = ("(", ")") if group.kind in ("(", "") else ("{", "}")
                 if folded is not None:
@@ -486,7 +476,7 @@ class Writer:
     def _operator(self, op: str, numbers: str, term: s.Term) -> str:
         name = CORE.get((op, FULL.get(numbers, numbers)))
         if name is None:
-            raise Outside(f"the operator {op}", term.span)
+            raise OutsideFragment(f"the operator {op}", term.span)
         return name
 
 
@@ -541,7 +531,7 @@ def core_text(
     names = Names(env, {})
     body = Writer(names)
     regions: list[Region] = []
-    outside: dict[str, Outside] = {}
+    outside: dict[str, OutsideFragment] = {}
     unchecked: dict[str, str] = {}
     for declaration in declarations:
         before = len(body.pieces), len(body.marks), body.line, body.column, len(regions)
@@ -554,7 +544,7 @@ def core_text(
                 _declaration(body, declaration, regions, unchecked)
                 if constant := typed.get(declaration.name):
                     _agreement(body, constant, declaration, regions)
-        except Outside as reason:
+        except OutsideFragment as reason:
             pieces, marks, body.line, body.column, kept = before
             del body.pieces[pieces:], body.marks[marks:], regions[kept:]
             outside[declaration.name] = reason
@@ -686,7 +676,7 @@ def _lemma(
     try:
         if _unknown(lemma, types, out.names):
             return False
-    except Outside:
+    except OutsideFragment:
         return False
     regions.append(Region(out.line, declaration.name, "lemma"))
     out.write(f"def {declaration.name}.lemma{index or ''}")

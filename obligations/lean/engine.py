@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -96,12 +96,12 @@ def find_lean(kind: Kind = "auto") -> Lean | None:
     ``"path"`` and ``"package"`` look in one place only. A candidate counts once it has told its
     version.
     """
-    candidates: list[tuple[Literal["path", "package"], str | None]] = []
-    if kind in ("auto", "path"):
-        candidates.append(("path", shutil.which("lean")))
-    if kind in ("auto", "package"):
-        candidates.append(("package", _packaged_library()))
-    for where, file in candidates:
+    finders: Mapping[Literal["path", "package"], Callable[[], str | None]] = {
+        "path": lambda: shutil.which("lean"),
+        "package": _packaged_library,
+    }
+    for where, find in finders.items():
+        file = find() if kind in ("auto", where) else None
         if file is None:
             continue
         lean = Lean(where, os.path.abspath(file), "")

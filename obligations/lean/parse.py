@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from obligations.errors import InputError, Source, Span
+from obligations.errors import InputError, Source, Span, place
 from obligations.lean.syntax import (
     Anon,
     App,
@@ -317,9 +317,7 @@ def parse_slice(
     if end - start > MAX_LENGTH:
         if lenient:
             return Raw(tuple(text[start:end].split()))
-        raise InputError(
-            source, _place(text, start), f"a term of more than {MAX_LENGTH} characters"
-        )
+        raise InputError(source, place(text, start), f"a term of more than {MAX_LENGTH} characters")
     tokens, parser = _lex(text, start, end, rule)
     if shift:
         for token in tokens:
@@ -328,7 +326,7 @@ def parse_slice(
     if not tokens:
         if lenient:
             return Raw(())
-        raise InputError(source, _place(text, start), "a term is expected here")
+        raise InputError(source, place(text, start), "a term is expected here")
     whole = _raw(tokens) if lenient else None
     if fault := _too_big(tokens):
         if whole is not None:
@@ -404,11 +402,6 @@ def slice_tokens(text: str, start: int, end: int) -> tuple[str, ...]:
     return tuple([token.value for token in _lex(text, start, end, "outside")[0]])
 
 
-def _place(text: str, position: int) -> Span:
-    line = text.count("\n", 0, position) + 1
-    return Span(line, position - text.rfind("\n", 0, position))
-
-
 def _too_big(tokens: list[_Token]) -> tuple[_Token, str] | None:
     if len(tokens) > MAX_TOKENS:
         return tokens[MAX_TOKENS], f"a term of more than {MAX_TOKENS} tokens"
@@ -425,17 +418,13 @@ def _too_big(tokens: list[_Token]) -> tuple[_Token, str] | None:
 
 def _too_deep(result: Any) -> Span | None:
     """The place of a node more than ``MAX_DEPTH`` below the top, if there is one."""
-    parts = [*result[0], result[1]] if _is_signature(result) else result
-    level = list(parts) if isinstance(parts, (tuple, list)) else [parts]
+    parts = result if isinstance(result, tuple) else (result,)
+    level = [n for part in parts for n in (part if isinstance(part, tuple) else (part,))]
     for _ in range(MAX_DEPTH):
         level = [child for node in level for child in children(node)]
         if not level:
             return None
     return level[0].span or Span(1, 1)
-
-
-def _is_signature(result: Any) -> bool:
-    return isinstance(result, tuple) and bool(result) and isinstance(result[0], tuple)
 
 
 def _explained(error: _Unexpected, tokens: list[_Token], source: Source) -> InputError:

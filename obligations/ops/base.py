@@ -383,17 +383,12 @@ class Operation:
 
     def parameter(self, symbol: str) -> Parameter:
         """The parameter of a symbol; ``KeyError`` where there is none."""
-        for p in self.parameters:
-            if p.symbol == symbol:
-                return p
-        raise KeyError(symbol)
+        return {p.symbol: p for p in self.parameters}[symbol]
 
     def step(self, symbol: str) -> Backward:
         """The step to an input's cotangent; one that no render emits where the table has none."""
-        for step in self.backward:
-            if step.input == symbol:
-                return step
-        return Backward(None, (), "", input=symbol)
+        own = (step for step in self.backward if step.input == symbol)
+        return next(own, Backward(None, (), "", input=symbol))
 
     def reads(self, operand: str) -> Literal["parameter", "input", "option"]:
         """What an operand of a backward step is, by its symbol."""

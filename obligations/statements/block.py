@@ -298,12 +298,12 @@ class BlockTerms:
 
     def _positivity(self) -> dict[str, str]:
         """For loose parameters: the proof binder of each ε, by the ε's binder."""
-        out = {}
-        for hypothesis in self.block.positive:
-            if not hypothesis.predicate:
-                for _, site in hypothesis.fields:
-                    out[self.epsilon(site).lean] = hypothesis.binder
-        return out
+        return {
+            self.epsilon(site).lean: hypothesis.binder
+            for hypothesis in self.block.positive
+            if not hypothesis.predicate
+            for _, site in hypothesis.fields
+        }
 
     def epsilon(self, site: str) -> Parameter:
         """The untrained field of a BatchNorm site."""

@@ -390,7 +390,8 @@ def unrolled(emitted: Emitted, name: str) -> tuple[object, ...]:
     return made[name]
 
 
-def _choose(value: Call | Choice | Operand, flags: Mapping[str, bool]) -> Call | Operand:
+def chosen(value: Call | Choice | Operand, flags: Mapping[str, bool]) -> Call | Operand:
+    """What a statement's value is under ``flags``."""
     while isinstance(value, Choice):
         value = value.then if flags.get(value.flag, False) else value.otherwise
     return value
@@ -534,7 +535,7 @@ def resolve(fwd: Forward, flags: Mapping[str, bool], source: Source) -> Emitted:
     alias: dict[str, str] = {INCOMING: INCOMING}
     calls: dict[str, tuple[Statement, Call]] = {}
     for statement in chain.statements:
-        value = _choose(statement.value, flags)
+        value = chosen(statement.value, flags)
         if isinstance(value, Operand):
             alias[statement.name] = alias.get(value.text, value.text)
         else:
@@ -601,13 +602,9 @@ def _written(
     operation: Operation, step: Backward, call: Call
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The saved activations and the weights a call names, by symbol."""
-    saved: dict[str, str] = {}
-    weights: dict[str, str] = {}
-    for symbol, operand in zip(step.operands, call.operands, strict=False):
-        into = {"input": saved, "parameter": weights}.get(operation.reads(symbol))
-        if into is not None:
-            into[symbol] = operand.text
-    return saved, weights
+    written = {s: o.text for s, o in zip(step.operands, call.operands, strict=False)}
+    saved = {s: text for s, text in written.items() if operation.reads(s) == "input"}
+    return saved, {s: text for s, text in written.items() if operation.reads(s) == "parameter"}
 
 
 def _align(

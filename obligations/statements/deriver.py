@@ -277,12 +277,8 @@ class Deriver(BlockTerms):
 
 
 def _without(groups: tuple[s.Binder, ...], names: set[str]) -> tuple[s.Binder, ...]:
-    out = []
-    for group in groups:
-        kept = tuple(n for n in group.names if n not in names)
-        if kept:
-            out.append(replace(group, names=kept))
-    return tuple(out)
+    kept = (replace(g, names=tuple(n for n in g.names if n not in names)) for g in groups)
+    return tuple(g for g in kept if g.names)
 
 
 def _lemma_names(terms: Iterable[s.Term]) -> list[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from obligations.description import Block, Kind, Net, size_at
 from obligations.errors import ObligationsError
-from obligations.lean import Declaration, Signature, syntax as s
+from obligations.lean import Declaration, syntax as s
 from obligations.ops import Entry
 from obligations.statements.block import BlockTerms
 from obligations.statements.dag import forward
@@ -146,10 +146,9 @@ def _widths(
         return dict(zip(block.widths, found, strict=True))
     deriver = BlockTerms.plain(net, block)
     out: dict[str, int] = {}
-    for group in block.loose:
-        for name, weight in group:
-            declared = dict(deriver.parameter_binders())[name]
-            _match(declared, fields[weight], out)
+    declared = dict(deriver.parameter_binders())
+    for name, weight in (pair for group in block.loose for pair in group):
+        _match(declared[name], fields[weight], out)
     for size, have in zip(block.input_shape, shape, strict=False):
         if str(size) in block.widths:
             out.setdefault(str(size), have)
@@ -163,9 +162,8 @@ def _match(pattern: s.Term, found: s.Term, out: dict[str, int]) -> None:
                 out[p.name] = f.value
 
 
-def _entry(groups: tuple[s.Binder, ...], type_: s.Term, body: s.Term | None = None) -> Entry:
-    signature: Signature = (groups, type_)
-    return lambda: (signature, body)
+def _entry(groups: tuple[s.Binder, ...], type_: s.Term) -> Entry:
+    return lambda: ((groups, type_), None)
 
 
 def net_entries(net: Net, by: Narrow = TRUE_SIZE) -> dict[str, Entry]:
@@ -284,7 +282,7 @@ def _certificate_entries(deriver: BlockTerms, kind: Kind) -> dict[str, Entry]:
         # A global certificate takes no input.
         kept, _ = deriver.frame(values[:-1], None)
         missing = [w for w in deriver.widths() if w not in {n for g in kept for n in g.names}]
-        kept = _with_implicit(kept, missing)
+        kept = (kept[0], *binders([(n, s.NAT) for n in missing], "{"), *kept[1:])
         cert: tuple[tuple[s.Binder, ...], s.Term] = (kept, s.app("HasVJP", function))
     else:
         cert = (
@@ -293,13 +291,6 @@ def _certificate_entries(deriver: BlockTerms, kind: Kind) -> dict[str, Entry]:
         )
     out = {forward: (groups, out_type), kind.certificate: cert}
     return {name: _entry(*_at_pattern(deriver, kind, signature)) for name, signature in out.items()}
-
-
-def _with_implicit(groups: tuple[s.Binder, ...], names: list[str]) -> tuple[s.Binder, ...]:
-    if not names:
-        return groups
-    extra = binders([(n, s.NAT) for n in names], "{")
-    return (groups[0], *extra, *groups[1:])
 
 
 def _at_pattern(

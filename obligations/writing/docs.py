@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from obligations.description import Block, Choice, Dim, Kind, Operand, Site, Statement
+from obligations.description import Block, Dim, Kind, Operand, Site, Statement
 from obligations.lean import syntax as s
 from obligations.statements import (
     INCOMING,
@@ -19,6 +19,7 @@ from obligations.statements import (
     Obligation,
     Section,
     Step,
+    chosen,
     flags_of,
     sources_of,
 )
@@ -76,9 +77,7 @@ def spatial(size: Dim) -> str:
 
 def written(statement: Statement, flags: Mapping[str, bool]) -> str:
     """A render line as the chain has it under ``flags``: ``%dn2 = bnBatchBack(g2, c2)``."""
-    value = statement.value
-    while isinstance(value, Choice):
-        value = value.then if flags.get(value.flag, False) else value.otherwise
+    value = chosen(statement.value, flags)
     if isinstance(value, Operand):
         return f"{statement.name} = {value.text}"
     operands = ", ".join(o.text for o in value.operands)

@@ -34,6 +34,12 @@ class Span:
     width: int = 1
 
 
+def place(text: str, position: int, width: int = 1) -> Span:
+    """Where the character at ``position`` of ``text`` stands."""
+    line_start = text.rfind("\n", 0, position) + 1
+    return Span(text.count("\n", 0, position) + 1, position - line_start + 1, max(1, width))
+
+
 class ObligationsError(Exception):
     """What the tool cannot do, in one message for the user; the command exits with 2."""
 

@@ -124,9 +124,7 @@ class Sample:
 def samples(net: Net, section: Section, seeds: Iterable[int]) -> Iterator[Sample]:
     """Per seed and kind a sample, and one more with masks where an option is on."""
     block = section.block
-    optional = any(
-        o.where == block.name and net.settings[o.name] != o.values[0] for o in net.options
-    )
+    optional = any(o.where == block.name for o in net.on)
     for seed in seeds:
         for kind in block.kinds:
             for dropped in (False, True) if optional else (False,):

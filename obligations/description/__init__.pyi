@@ -13,5 +13,11 @@ from .model import (
     size_at as size_at,
 )
 from .reader import load as load, read_net as read_net
-from .render import Call as Call, Choice as Choice, Operand as Operand, Statement as Statement
+from .render import (
+    Call as Call,
+    Choice as Choice,
+    Operand as Operand,
+    Read as Read,
+    Statement as Statement,
+)
 from .tensor_census import census as census

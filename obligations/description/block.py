@@ -28,7 +28,7 @@ from obligations.description.model import (
     Shape,
     Site,
 )
-from obligations.description.names import number, symbol, times
+from obligations.description.names import number, symbol
 from obligations.description.sites import (
     OUTPUT,
     check_order,
@@ -129,7 +129,7 @@ def _shape(net: Context, dims: Sequence[text.Dim], symbols: Collection[str]) -> 
             net.fail(dim.span, "a size is at least 1")
         if dim.symbol is None:
             return number(dim.factor)
-        return times(dim.factor, net.known(dim.symbol, symbols, "unknown size"))
+        return number(dim.factor) * symbol(net.known(dim.symbol, symbols, "unknown size"))
 
     return tuple(size(d) for d in dims)
 
@@ -263,7 +263,7 @@ def _kind(
         widths=widths,
         pattern=tuple(symbol(str(w)) for w in pattern),
         certificate=None if certificate is None else str(certificate.name),
-        certificate_global=certificate is not None and certificate.everywhere,
+        certificate_global=certificate is not None and certificate.everywhere is not None,
         graph=None if graph is None else _graph(b, graph),
         input=_tie(b, tie, certificate is not None and graph is not None),
         span=at(name),

@@ -9,7 +9,6 @@ from obligations.description.model import Chain, Parameter
 from obligations.description.names import count
 from obligations.description.render import Call, Choice, Operand, Read
 from obligations.description.sites import Forward
-from obligations.description.text import ChainText, at
 from obligations.errors import InputError, Source, Span, nearest
 from obligations.ops import JOIN_TOKEN, by_token
 
@@ -17,7 +16,7 @@ INCOMING = "%dy"
 """What a chain calls the cotangent at the block's output."""
 
 
-def check_values(source: Source, chain: ChainText) -> None:
+def check_values(source: Source, chain: Chain) -> None:
     """Each value is defined once, and before it is used; raises :class:`InputError`."""
     places: dict[str, int] = {}
     for i, statement in enumerate(chain.statements):
@@ -56,18 +55,15 @@ def check_values(source: Source, chain: ChainText) -> None:
 
 def read_chain(b: BlockContext, forwards: Mapping[str, Forward]) -> Chain:
     """The block's chain: it names its sites and weights, and reads each parameter once."""
-    render = b.text.render
-    chain = render.chain
+    chain = b.text.render
     check_values(b.net.source, chain)
     every = [s for of_kind in forwards.values() for s in of_kind.sites]
     trained = {p.render: p for s in every for p in s.parameters if p.trained}
     names = {str(b.input_name), *b.site_names}
     for statement in chain.statements:
         _check_value(b, statement.value, names, trained)
-    title = render.title.strip()
-    _check_reads(b, chain.reads, trained, f"the render {title} (line {render.title.line})")
-    family = None if render.family is None else str(render.family)
-    return Chain(title, family, chain.statements, chain.reads, at(render.title))
+    _check_reads(b, chain.reads, trained, f"the render {chain.title} (line {chain.span.line})")
+    return chain
 
 
 def _check_reads(

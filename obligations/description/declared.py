@@ -105,16 +105,16 @@ def _binders(net: Context, block: text.BlockText) -> None:
     from obligations.ops import FLAG, STRINGS
 
     fixed = {"N", *STRINGS, FLAG, *_BOUND, net.classes}
-    names: list[Token] = []
-    for record in entries(block, text.Record):
-        names.append(record.binder)
-    for loose in entries(block, text.Loose):
-        names += [b for binders, _ in loose.groups for b in binders]
-    names += [i.name for i in entries(block, text.BlockInput)]
-    names += [i.name for i in entries(block, text.Incoming)]
-    names += [h.binder for h in entries(block, text.HypothesisLine)]
-    names += [o.binder for o in net.text.options if o.where == block.name]
-    names += [name for line in entries(block, text.Saved) for name, _ in line.sites]
+    loose = (binders for line in entries(block, text.Loose) for binders, _ in line.groups)
+    names = [
+        *(record.binder for record in entries(block, text.Record)),
+        *(b for binders in loose for b in binders),
+        *(i.name for i in entries(block, text.BlockInput)),
+        *(i.name for i in entries(block, text.Incoming)),
+        *(h.binder for h in entries(block, text.HypothesisLine)),
+        *(o.binder for o in net.text.options if o.where == block.name),
+        *(name for line in entries(block, text.Saved) for name, _ in line.sites),
+    ]
     applied = [v for line in entries(block, text.SiteLine) for v in values(line)]
     for token in (n for v in applied if isinstance(v, text.Applied) for n in v.names):
         for option in net.text.options:

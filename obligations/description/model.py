@@ -104,7 +104,7 @@ class Site:
     def operands(self) -> tuple[tuple[str, str], ...]:
         """The sites it reads, each with the symbol of the input that reads it."""
         symbols = [i.symbol for i in self.operation.inputs]
-        if self.operation.variadic:
+        if self.operation.is_sum:
             symbols *= len(self.inputs)
         return tuple(zip(symbols, self.inputs, strict=True))
 
@@ -449,10 +449,11 @@ class Net:
         """The precision its statements are in."""
         return precisions()[self.settings["precision"]]
 
+    @property
+    def on(self) -> tuple[Option, ...]:
+        """The options that are set to other than their default."""
+        return tuple(o for o in self.options if self.settings[o.name] != o.values[0])
+
     def block_of(self, kind: str) -> tuple[Block, Kind]:
         """The block and the kind called ``kind`` (``KeyError`` when there is none)."""
-        for block in self.blocks.values():
-            for k in block.kinds:
-                if k.name == kind:
-                    return block, k
-        raise KeyError(kind)
+        return {k.name: (block, k) for block in self.blocks.values() for k in block.kinds}[kind]

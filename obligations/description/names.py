@@ -26,12 +26,6 @@ def number(value: int) -> Dim:
     return Integer(value)
 
 
-@cache
-def times(factor: int, name: str) -> Dim:
-    """``factor`` times the dimension called ``name``."""
-    return number(factor) * symbol(name)
-
-
 def show_dim(dim: Dim) -> str:
     """``2h``, ``oc``, ``224``."""
     factor, rest = dim.as_coeff_Mul()
@@ -48,13 +42,6 @@ def show_shape(shape: Shape) -> str:
 def substitute(shape: Shape, values: Mapping[Dim, Dim]) -> Shape:
     """``shape`` with symbols replaced."""
     return tuple(d.xreplace(values) for d in shape)
-
-
-@cache
-def axis(pattern: str) -> tuple[int, str]:
-    """An axis of the operation table: ``2*h`` as a factor and a symbol's name."""
-    factor, star, name = pattern.rpartition("*")
-    return (int(factor) if star else 1), name
 
 
 def split(render: str, of: Parameter) -> tuple[str, str] | None:

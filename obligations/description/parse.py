@@ -11,8 +11,9 @@ from lark import Lark
 from lark.exceptions import UnexpectedInput, UnexpectedToken
 from lark.lexer import PatternStr
 
-from obligations.description.text import ChainText, NetText, Rules
-from obligations.errors import InputError, Source, Span, nearest
+from obligations.description.model import Chain
+from obligations.description.text import NetText, Rules
+from obligations.errors import InputError, Source, Span, nearest, place
 from obligations.resources import grammar
 
 MAX_DEPTH = 50
@@ -45,10 +46,10 @@ def parse_net_text(source: Source) -> NetText:
     return net
 
 
-def parse_chain_text(source: Source) -> ChainText:
+def parse_chain_text(source: Source) -> Chain:
     """The syntax of a render chain that stands alone."""
     chain = _parse(source, "lone_chain", source.text)
-    assert isinstance(chain, ChainText)
+    assert isinstance(chain, Chain)
     return chain
 
 
@@ -81,7 +82,7 @@ def _limits(source: Source) -> None:
             message = f"a number has more than {MAX_DIGITS} digits"
         else:
             continue
-        raise InputError(source, _span(source.text, match.start(), len(found)), message)
+        raise InputError(source, place(source.text, match.start(), len(found)), message)
 
 
 # ---- what is said when a text does not parse ----
@@ -127,7 +128,7 @@ def _explain(source: Source, start: str, error: UnexpectedInput) -> InputError:
     if first is not None and before and len(before) <= 2 and before[-1] not in ("=", ":", "←"):
         if len(before) == 1 and before[0] in _keywords() and text[position : position + 1] in "=:":
             message = f"'{before[0]}' is a word of the language, and cannot be a name"
-            return InputError(source, _span(text, first.start(), len(before[0])), message)
+            return InputError(source, place(text, first.start(), len(before[0])), message)
         expected = _expected_after(text[:line_start], start)
         keywords = {w[1:-1] for w in expected if w.startswith("'")}
         word = first.group()
@@ -151,11 +152,11 @@ def _unexpected(source: Source, position: int, expected: list[str]) -> InputErro
     if not re.sub(r"#[^\n]*", "", rest).strip():
         end = len(re.sub(r"(\s|#[^\n]*)*\Z", "", text))
         message = "the text ends too early"
-        span = _span(text, max(0, end - 1), 1)
+        span = place(text, max(0, end - 1), 1)
         return InputError(source, span, f"{message}: {listed}" if listed else message)
     found = _LEXEME.match(text, position)
     if found is None:
-        span = _span(text, position, 1)
+        span = place(text, position, 1)
         if rest[0] not in "\r\n":
             message = f"unexpected blank U+{ord(rest[0]):04X}"
             return InputError(source, span, message, hint="write an ordinary space")
@@ -163,7 +164,7 @@ def _unexpected(source: Source, position: int, expected: list[str]) -> InputErro
         return InputError(source, span, f"{message}: {listed}" if listed else message)
     word = found.group()
     if word.startswith('"') and (len(word) == 1 or not word.endswith('"')):
-        return InputError(source, _span(text, position, 1), "these quotes are not closed")
+        return InputError(source, place(text, position, 1), "these quotes are not closed")
     shown = f"'{_shortened(word)}'" if word.isprintable() else f"character U+{ord(word[0]):04X}"
     hint = ""
     if word == "=" and "'←'" in expected:
@@ -175,7 +176,7 @@ def _unexpected(source: Source, position: int, expected: list[str]) -> InputErro
         if not hint and word in _keywords() and "a name" in expected:
             hint = f"'{word}' is a word of the language here, and not a name"
     message = f"unexpected {shown}" + (f": {listed}" if listed else "")
-    return InputError(source, _span(text, position, len(word)), message, hint=hint)
+    return InputError(source, place(text, position, len(word)), message, hint=hint)
 
 
 def _shortened(word: str) -> str:
@@ -185,11 +186,6 @@ def _shortened(word: str) -> str:
 def _starts_line(text: str, position: int) -> bool:
     """Whether only blanks stand before ``position`` on its line."""
     return not text[text.rfind("\n", 0, position) + 1 : position].strip()
-
-
-def _span(text: str, position: int, width: int) -> Span:
-    line_start = text.rfind("\n", 0, position) + 1
-    return Span(text.count("\n", 0, position) + 1, position - line_start + 1, max(1, width))
 
 
 def _position(text: str, error: UnexpectedInput) -> int:

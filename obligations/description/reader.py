@@ -12,23 +12,17 @@ read or resolved is one :class:`~obligations.errors.InputError` at the first thi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from obligations.errors import ObligationsError, Source, Span, decode, nearest
+from obligations.errors import ObligationsError, Source, decode, nearest
 from obligations.resources import built_in_nets
 
 if TYPE_CHECKING:
-    from obligations.description.model import Chain, Dim, Net
+    from obligations.description.model import Chain, Net
 
-__all__ = ["dimension", "load", "parse_chain", "read_net"]
-
-
-def dimension(name: str) -> Dim:
-    """The SymPy symbol that nets use for the dimension ``name``: a positive integer."""
-    from obligations.description.names import symbol
-
-    return symbol(name)
+__all__ = ["load", "parse_chain", "read_net"]
 
 
 def read_net(source: Source, settings: Mapping[str, str] | None = None) -> Net:
@@ -102,9 +96,8 @@ def parse_chain(
     Raises :class:`~obligations.errors.InputError`.
     """
     from obligations.description.chain import check_values
-    from obligations.description.model import Chain
     from obligations.description.parse import parse_chain_text
 
     chain = parse_chain_text(source)
     check_values(source, chain)
-    return Chain(title, family, chain.statements, chain.reads, Span(1, 1))
+    return replace(chain, title=title, family=family)

@@ -210,8 +210,8 @@ def _literal_size(net: Context, dim: text.Dim) -> Dim:
 
 def _weights(net: Context) -> dict[str, WeightField]:
     lines = net.text.weights.fields
-    net.distinct((n for line in lines for n in line.names), "field")
-    return {str(n): WeightField(str(n), line.type, at(n)) for line in lines for n in line.names}
+    net.distinct((n for names, _ in lines for n in names), "field")
+    return {str(n): WeightField(str(n), type_, at(n)) for names, type_ in lines for n in names}
 
 
 def _shown(type_: Term) -> str:
@@ -389,13 +389,13 @@ def _forward(
     forward = net.text.forward
     kinds = {k.name: b.is_loose for b in blocks.values() for k in b.kinds}
     records = [n for n, w in weights.items() if isinstance(w.type, App)]
-    for step in forward.steps:
-        loose = kinds[net.known(step.kind, kinds, "unknown kind")]
-        if loose != (step.field is None):
+    for kind, field in forward.steps:
+        loose = kinds[net.known(kind, kinds, "unknown kind")]
+        if loose != (field is None):
             message = "has no weights of its own" if loose else "stands with its weights"
-            net.fail(step.field or step.kind, f"{step.kind} {message}")
-        if step.field is not None:
-            net.known(step.field, records, "the weights have no field")
+            net.fail(field or kind, f"{kind} {message}")
+        if field is not None:
+            net.known(field, records, "the weights have no field")
     for option, _ in forward.variants:
         net.known(option, net.options, "unknown option")
     net.distinct((o for o, _ in forward.variants), "option")
@@ -407,7 +407,7 @@ def _forward(
     return Forward(
         str(forward.name),
         str(forward.prefix),
-        tuple((str(s.kind), str(s.field or "")) for s in forward.steps),
+        tuple((str(kind), str(field or "")) for kind, field in forward.steps),
         {str(o): str(name) for o, name in forward.variants},
         at(forward.name),
     )
@@ -468,24 +468,24 @@ def _artifact(net: Context, layers: Sequence[Layer]) -> dict[str, str]:
 
 def _scale(net: Context, layers: Sequence[Layer], input_shape: Shape) -> Scale:
     """The narrowing of the whole net; every size is a multiple of the one it starts from."""
-    scale = net.text.scale
-    for given in (scale.channels, scale.size, scale.height, scale.width):
+    for given in net.text.scale:
         if int(given) < 1:
             net.fail(given, "this must be at least 1")
-    size = int(scale.size)
+    divisor, start, *_ = net.text.scale
+    scale = Scale(*map(int, net.text.scale))
     for layer in layers:
-        if any(s % size for s in layer.space):
+        if any(s % scale.size for s in layer.space):
             net.fail(
-                scale.size,
+                start,
                 f"layer {layer.name} (line {layer.span.line}) is "
-                f"{' × '.join(map(str, layer.space))}, which is no multiple of {size}",
+                f"{' × '.join(map(str, layer.space))}, which is no multiple of {scale.size}",
             )
         for channels in layer.widths:
             # The net's own input keeps its channels.
-            if channels % int(scale.channels) and channels != int(input_shape[0]):
+            if channels % scale.channels and channels != int(input_shape[0]):
                 net.fail(
-                    scale.channels,
+                    divisor,
                     f"layer {layer.name} (line {layer.span.line}) has {channels} channels, "
                     f"which is no multiple of {scale.channels}",
                 )
-    return Scale(int(scale.channels), size, int(scale.height), int(scale.width))
+    return scale

@@ -12,7 +12,6 @@ from obligations.description import text
 from obligations.description.context import BlockContext, entries
 from obligations.description.model import Alias, Dim, Group, Kind, Parameter, Shape, Site
 from obligations.description.names import (
-    axis,
     count,
     lean_name,
     number,
@@ -23,7 +22,7 @@ from obligations.description.names import (
 )
 from obligations.description.text import at
 from obligations.errors import nearest
-from obligations.ops import SUM_WORD, Input, Operation, lookup, operations, words
+from obligations.ops import SUM_WORD, Input, Operation, axis, lookup, operations, words
 
 OUTPUT = "out"
 """The site whose cotangent comes in."""

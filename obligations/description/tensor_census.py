@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -47,11 +48,8 @@ class Census:
 
 def census(net: Net) -> Census:
     """The parameter census of ``net``."""
-    uses: dict[str, int] = {}
-    for layer in net.layers:
-        uses[layer.block] = uses.get(layer.block, 0) + 1
     groups = []
-    for name, count in uses.items():
+    for name, count in Counter(layer.block for layer in net.layers).items():
         block = net.blocks[name]
         sites = {x.name: x for x in block.sites[block.kinds[0].name]}
         trained = [p for x in sites.values() for p in x.parameters if p.trained]

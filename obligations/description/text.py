@@ -6,11 +6,13 @@ the rest of the package finds what the names mean.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lark import Token, Transformer, v_args
 
+from obligations.description.model import Chain
 from obligations.description.render import Call, Choice, Operand, Read, Statement
 from obligations.errors import Span
 from obligations.lean import App, Bin, Ident, Num, Term
@@ -132,7 +134,7 @@ class HypothesisLine:
 @dataclass(frozen=True, slots=True)
 class Certificate:
     name: Token
-    everywhere: bool
+    everywhere: Token | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +166,7 @@ class Abbreviate:
 @dataclass(frozen=True, slots=True)
 class Cotangents:
     prefix: Token
-    labels: tuple[tuple[Token, Token, bool], ...]
+    labels: tuple[tuple[Token, Token, Token | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,21 +190,6 @@ class KindLine:
     pattern: tuple[Token, ...] | None
     flags: tuple[tuple[Token, bool], ...]
     claims: tuple[Claim, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ChainText:
-    """Statements and reads, each list in the order written."""
-
-    statements: tuple[Statement, ...]
-    reads: tuple[Read, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RenderText:
-    title: Token
-    family: Token | None
-    chain: ChainText
 
 
 Entry = (
@@ -230,7 +217,7 @@ class BlockText:
     space: tuple[Token, ...]
     entries: tuple[Entry, ...]
     kinds: tuple[KindLine, ...]
-    render: RenderText
+    render: Chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,16 +238,12 @@ class OptionLine:
 
 
 @dataclass(frozen=True, slots=True)
-class FieldLine:
-    names: tuple[Token, ...]
-    type: Term
-
-
-@dataclass(frozen=True, slots=True)
 class Weights:
+    """``fields`` are the lines: names, and the type of each."""
+
     record: Token
     classes: Token
-    fields: tuple[FieldLine, ...]
+    fields: tuple[tuple[tuple[Token, ...], Term], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,18 +257,12 @@ class LayerLine:
 
 
 @dataclass(frozen=True, slots=True)
-class StepText:
-    """``kind field``, or a block that is used once."""
-
-    kind: Token
-    field: Token | None
-
-
-@dataclass(frozen=True, slots=True)
 class ForwardText:
+    """``steps`` are a kind and a field each, or a block that is used once."""
+
     name: Token
     prefix: Token
-    steps: tuple[StepText, ...]
+    steps: tuple[tuple[Token, Token | None], ...]
     variants: tuple[tuple[Token, Token], ...]
 
 
@@ -295,14 +272,6 @@ class CapstoneText:
     loss: Token
     cotangent: Token | None
     outputs: tuple[Token, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ScaleText:
-    channels: Token
-    size: Token
-    height: Token
-    width: Token
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,29 +289,26 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class NetText:
-    """A whole description, section by section."""
+    """A whole description, section by section; ``scale`` as :class:`Scale` has it."""
 
     header: Header
     conventions: tuple[ConventionLine, ...]
+    options: tuple[OptionLine, ...]
     weights: Weights
     blocks: tuple[BlockText, ...]
     layers: tuple[LayerLine, ...]
     forward: ForwardText
     capstone: CapstoneText
     file: tuple[tuple[Token, tuple[Token, ...]], ...]
-    scale: ScaleText
-    options: tuple[OptionLine, ...] = ()
-    artifact: tuple[tuple[Token, Token], ...] = ()
+    artifact: tuple[tuple[Token, Token], ...]
+    scale: tuple[Token, Token, Token, Token]
 
 
 # ---- the grammar's rules ----
 
 
-@dataclass(frozen=True, slots=True)
-class _HeaderEntry:
-    name: str
-    first: Token
-    value: Any
+_HeaderEntry = tuple[str, Token, Any]
+"""What a line of the header is about, its first name, and what it says."""
 
 
 def _tuple(*items: Any) -> tuple[Any, ...]:
@@ -353,28 +319,47 @@ def _pair(first: Any, second: Any) -> tuple[Any, Any]:
     return first, second
 
 
+def _twice(first: Any, second: Any) -> tuple[Any, Any]:
+    """A pair whose second is the first where it goes unsaid."""
+    return first, first if second is None else second
+
+
+def _gathering(made: Callable[..., Any], named: int) -> Any:
+    """What makes a value of as many parts, and of all the others together."""
+    return staticmethod(lambda *parts: made(*parts[:named], parts[named:]))
+
+
 @v_args(inline=True)
 class Rules(Transformer[Token, Any]):
     """A method for each rule of the two grammars, or what makes its value."""
 
     operands = parameters = symbols = shape = kernel = staticmethod(_tuple)
-    blocks = layers = file = conventions = options = artifact = artifact_blocks = staticmethod(
-        _tuple
-    )
-    at_site = pair = variant = pin = stride = staticmethod(_pair)
-    same, by_flag, site, tie = Same, ByFlag, SiteLine, Tie
-    block_input, incoming, abbreviate, scale = BlockInput, Incoming, Abbreviate, ScaleText
+    blocks = layers = file = conventions = options = artifact = staticmethod(_tuple)
+    steps = label = scale = staticmethod(_tuple)
+    at_site = pair = variant = pin = stride = operand = step = staticmethod(_pair)
+    saved_site = at_size = staticmethod(_twice)
+    net, tie, certificate = NetText, Tie, Certificate
+    same, by_flag, site = Same, ByFlag, SiteLine
+    block_input, incoming, abbreviate = BlockInput, Incoming, Abbreviate
+    loose_weights = _gathering(Loose, 0)
+    sum = _gathering(Sum, 0)
+    saved = _gathering(Saved, 0)
+    cotangents = _gathering(Cotangents, 1)
+    file_line = _gathering(_pair, 1)
+    weights = _gathering(Weights, 2)
+    record = _gathering(Record, 2)
+    group = _gathering(GroupLine, 2)
+    bundle = _gathering(Bundle, 2)
+    hypothesis = _gathering(HypothesisLine, 3)
+    forward = _gathering(ForwardText, 3)
+    capstone = _gathering(CapstoneText, 3)
 
     # render.lark
 
-    def lone_chain(self, chain: ChainText) -> ChainText:
-        return chain
-
-    def chain(self, *items: Statement | tuple[Read, ...]) -> ChainText:
-        return ChainText(
-            tuple(i for i in items if isinstance(i, Statement)),
-            tuple(r for i in items if isinstance(i, tuple) for r in i),
-        )
+    def chain(self, *items: Statement | tuple[Read, ...]) -> Chain:
+        statements = tuple(i for i in items if isinstance(i, Statement))
+        reads = tuple(r for i in items if isinstance(i, tuple) for r in i)
+        return Chain("", None, statements, reads, Span(1, 1))
 
     def statement(self, name: Token, value: Token | Call | Choice) -> Statement:
         return Statement(str(name), _value(value), at(name))
@@ -391,54 +376,32 @@ class Rules(Transformer[Token, Any]):
         from_ = None if value is None else Operand(str(value), at(value))
         return Call(str(token), given, at(token), from_)
 
-    def reads(self, *reads: tuple[Read, ...]) -> tuple[Read, ...]:
-        return tuple(r for group in reads for r in group)
-
     def read(self, *names: Token) -> tuple[Read, ...]:
         *parameters, value = names
         return tuple(Read(str(p), str(value), at(p), at(value)) for p in parameters)
 
     # net.lark
 
-    def net(self, header: Header, conventions: Any, *sections: Any) -> NetText:
-        rest = list(sections)
-        options = () if isinstance(rest[0], Weights) else rest.pop(0)
-        weights, blocks, layers, forward, capstone, file, *last = rest
-        artifact = tuple(p for line in last[0] for p in line) if len(last) == 2 else ()
-        return NetText(
-            header,
-            conventions,
-            weights,
-            blocks,
-            layers,
-            forward,
-            capstone,
-            file,
-            last[-1],
-            options,
-            artifact,
-        )
-
     def header(self, name: Token, prefix: Token, *entries: _HeaderEntry) -> Header:
         values: dict[str, Any] = {}
         twice = None
-        for entry in entries:
-            if entry.name in values:
-                twice = twice or entry.first
-            values[entry.name] = entry.value
+        for word, first, value in entries:
+            if word in values:
+                twice = twice or first
+            values[word] = value
         return Header(name, prefix, twice=twice, **values)
 
     def lean(self, namespace: Token, module: Token) -> _HeaderEntry:
-        return _HeaderEntry("lean", namespace, (namespace, module))
+        return "lean", namespace, (namespace, module)
 
     def imports(self, *modules: Token) -> _HeaderEntry:
-        return _HeaderEntry("imports", modules[0], modules)
+        return "imports", modules[0], modules
 
     def net_input(self, name: Token, shape: tuple[Dim, ...]) -> _HeaderEntry:
-        return _HeaderEntry("input", name, BlockInput(name, shape))
+        return "input", name, BlockInput(name, shape)
 
     def classes(self, name: Token) -> _HeaderEntry:
-        return _HeaderEntry("classes", name, name)
+        return "classes", name, name
 
     def convention(self, name: Token, value: Token, how: Token, text: Token) -> ConventionLine:
         return ConventionLine(name, value, how.type == "RECORDED", text)
@@ -447,16 +410,10 @@ class Rules(Transformer[Token, Any]):
         *values, binder, type_, where = rest
         return OptionLine(name, tuple(values), binder, type_, where)
 
-    def weights(self, record: Token, classes: Token, *fields: FieldLine) -> Weights:
-        return Weights(record, classes, fields)
-
-    def field(self, *parts: Any) -> FieldLine:
-        return FieldLine(parts[:-1], parts[-1])
+    def field(self, *parts: Any) -> tuple[tuple[Token, ...], Term]:
+        return parts[:-1], parts[-1]
 
     # Lean types
-
-    def type(self, term: Term) -> Term:
-        return term
 
     def applied(self, head: Token, *arguments: Term) -> Term:
         fn = self.name(head)
@@ -485,12 +442,6 @@ class Rules(Transformer[Token, Any]):
         entries = tuple(r for r in rest if not isinstance(r, KindLine))
         return BlockText(name, title, widths, space, entries, kinds, render)
 
-    def record(self, binder: Token, type_: Token, *widths: Token) -> Record:
-        return Record(binder, type_, widths)
-
-    def loose_weights(self, *groups: Any) -> Loose:
-        return Loose(groups)
-
     def loose(self, *names: Token) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
         split = next(i for i, n in enumerate(names) if n.type == "FROM")
         return names[:split], names[split + 1 :]
@@ -507,25 +458,8 @@ class Rules(Transformer[Token, Any]):
         by, padded = stride or (None, None)
         return Applied(word, kernel, by, padded, to, parameters or (), inputs)
 
-    def operand(self, first: Token, second: Token | None) -> tuple[Token | None, Token]:
-        return (None, first) if second is None else (first, second)
-
-    def sum(self, *addends: Token) -> Sum:
-        return Sum(addends)
-
-    def group(self, name: Token, word: Token, *sites: Token) -> GroupLine:
-        return GroupLine(name, word, sites)
-
-    def hypothesis(
-        self, word: Token, binder: Token, predicate: Token, *fields: tuple[Token, Token]
-    ) -> HypothesisLine:
-        return HypothesisLine(word, binder, predicate, fields)
-
     def loose_positive(self, word: Token, binder: Token, site: Token) -> HypothesisLine:
         return HypothesisLine(word, binder, None, ((binder, site),))
-
-    def certificate(self, name: Token, every: Token | None) -> Certificate:
-        return Certificate(name, every is not None)
 
     def graph(self, name: Token, *clauses: dict[str, Any]) -> GraphLine:
         merged: dict[str, Any] = {}
@@ -556,23 +490,9 @@ class Rules(Transformer[Token, Any]):
     def off(self, name: Token) -> tuple[Token, bool]:
         return name, False
 
-    def cotangents(self, prefix: Token, *labels: tuple[Token, Token, bool] | None) -> Cotangents:
-        return Cotangents(prefix, tuple(label for label in labels if label is not None))
-
-    def label(self, name: Token, site: Token, source: Token | None) -> tuple[Token, Token, bool]:
-        return name, site, source is not None
-
-    def saved(self, *sites: tuple[Token, Token]) -> Saved:
-        return Saved(sites)
-
-    def saved_site(self, name: Token, site: Token | None) -> tuple[Token, Token]:
-        return name, site if site is not None else name
-
-    def bundle(self, name: Token, theorem: Token, *pins: tuple[Token, Token] | None) -> Bundle:
-        return Bundle(name, theorem, tuple(p for p in pins if p is not None))
-
-    def render(self, title: Token, family: Token | None, chain: ChainText) -> RenderText:
-        return RenderText(title, family, chain)
+    def render(self, title: Token, family: Token | None, chain: Chain) -> Chain:
+        said = None if family is None else str(family)
+        return replace(chain, title=title.strip(), family=said, span=at(title))
 
     # the whole net
 
@@ -586,32 +506,11 @@ class Rules(Transformer[Token, Any]):
         *widths, space = parts
         return LayerLine((name,), None, tuple(widths), space or ())
 
-    def at_size(self, rows: Token, columns: Token | None) -> tuple[Token, Token]:
-        return rows, rows if columns is None else columns
-
-    def forward(self, name: Token, prefix: Token, *rest: Any) -> ForwardText:
-        steps = tuple(r for r in rest if isinstance(r, StepText))
-        return ForwardText(name, prefix, steps, rest[len(steps) :])
-
-    def step(self, kind: Token, field_: Token | None = None) -> StepText:
-        return StepText(kind, field_)
-
-    def capstone(
-        self, name: Token, loss: Token, cotangent: Token | None, *outputs: Token
-    ) -> CapstoneText:
-        return CapstoneText(name, loss, cotangent, outputs)
-
     def threaded(self) -> None:
         return None
 
-    def any_cotangent(self, name: Token) -> Token:
-        return name
-
     def artifact_end(self, word: Token, name: Token) -> tuple[tuple[Token, Token], ...]:
         return ((word, name),)
-
-    def file_line(self, what: Token, *names: Token) -> tuple[Token, tuple[Token, ...]]:
-        return what, names
 
     def dim(self, first: Token, symbol: Token | None = None) -> Dim:
         if first.type == "INT":

@@ -248,7 +248,7 @@ def _verdict(
 ) -> Verdict:
     name, theorem = declaration.name, declaration.value is None
     if name in core.outside:
-        reason = core.outside[name].what
+        reason = core.outside[name].message
         return Verdict(name, theorem, "outside", "unchecked" if theorem else "none", reason)
     against = [f for (n, _), found in findings.items() if n == name for f in found]
     parts = {f.part for f in against}

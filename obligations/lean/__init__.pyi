@@ -32,7 +32,6 @@ from .engine import (
     require_lean as require_lean,
     run_project as run_project,
 )
-from .files import load as load
 from .parse import (
     TextSpan as TextSpan,
     parse_signature as parse_signature,
@@ -55,10 +54,19 @@ from .source import (
     LeanFile as LeanFile,
     Scope as Scope,
     Slice as Slice,
+    load as load,
     read as read,
     tokens as tokens,
 )
-from .syntax import Anon as Anon, App as App, Bin as Bin, Ident as Ident, Num as Num, Term as Term
+from .syntax import (
+    Anon as Anon,
+    App as App,
+    Bin as Bin,
+    Ident as Ident,
+    Num as Num,
+    Term as Term,
+    conjuncts as conjuncts,
+)
 from .tactic_reader import tactics as tactics
 from .typed import (
     Apply as Apply,
@@ -72,7 +80,6 @@ from .typed import (
     Text as Text,
     Typed as Typed,
     calls as calls,
-    conjuncts as conjuncts,
     head as head,
     is_proof as is_proof,
     nat_value as nat_value,

@@ -184,7 +184,8 @@ class Canon:
     def _infix(self, term: s.Bin, scope: Mapping[str, int]) -> Node:
         op = term.op
         if op == "→" and self.through.notation:
-            return self._bind(s.Bind("∀", (_anonymous(term.left),), term.right), scope, term.span)
+            binder = s.Binder(("_",), term.left, "", span=term.left.span)
+            return self._bind(s.Bind("∀", (binder,), term.right), scope, term.span)
         if op == "∧":
             items = tuple(self.term(i, scope) for i in s.conjuncts(term))
             return Node("∧", "", items, 0, term.span)
@@ -272,10 +273,6 @@ class _Named(Span):
 def binder_of(entry: Node) -> s.Binder | None:
     """The binder of one name that an entry was written as, its ``let`` value as the default."""
     return entry.span.binder if isinstance(entry.span, _Named) else None
-
-
-def _anonymous(type_: s.Term) -> s.Binder:
-    return s.Binder(("_",), type_, "", span=type_.span)
 
 
 def _computed(op: str, left: int, right: int) -> str | None:

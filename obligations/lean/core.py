@@ -20,10 +20,9 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
-from obligations.errors import Span
 from obligations.lean import syntax as s
 from obligations.lean.declaration import Declaration
-from obligations.lean.elab import Constant, Environment, Signature
+from obligations.lean.elab import Constant, Environment, OutsideFragment, Signature
 from obligations.lean.explicit import agreement
 from obligations.lean.prelude import CORE, EXCHANGED, FULL, PLAIN, PRELUDE
 from obligations.lean.proof import lemmas, proof_term
@@ -36,15 +35,6 @@ _NUMBERS = frozenset(("Nat", "ℝ"))
 
 Types = Mapping[str, "s.Term | None"]
 """The local names at a place, with their types where those are known."""
-
-
-class Outside(Exception):
-    """A term that has no core form; ``what`` names it for a message."""
-
-    def __init__(self, what: str, span: Span | None) -> None:
-        super().__init__(what)
-        self.what = what
-        self.span = span
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +83,7 @@ class CoreText:
     signatures: tuple[str, ...]
     regions: tuple[Region, ...]
     marks: tuple[Mark, ...] = field(repr=False)
-    outside: Mapping[str, Outside]
+    outside: Mapping[str, OutsideFragment]
     unchecked: Mapping[str, str]
 
     def region(self, line: int) -> Region:
@@ -274,8 +264,8 @@ class Writer:
 
         Raises
         ------
-        Outside
-            The term is outside the fragment.
+        OutsideFragment
+            The term has no core form; the message names it.
         """
         stack: list[str | _Part | _End] = [_Part(term, types, want, closed)]
         while stack:
@@ -295,10 +285,18 @@ class Writer:
             opening, closing = ("(", ")") if group.kind in ("(", "") else ("{", "}")
             self.write(f" {opening}{' '.join(group.names)} : ")
             if isinstance(group.type, s.Raw) or not group.names:
-                raise Outside("a binder", group.span)
+                raise OutsideFragment("a binder", group.span)
             self.term(group.type or s.Hole(), types)
             self.write(closing)
             types = {**types, **dict.fromkeys(group.names, group.type)}
+        return types
+
+    def head(self, start: str, groups: Iterable[s.Binder], type_: s.Term) -> Types:
+        """Write a name with its binders and type; the local names there are after the binders."""
+        self.write(start)
+        types = self.binders(groups, {})
+        self.write(" : ")
+        self.term(type_, types)
         return types
 
     def _expand(self, part: _Part) -> Sequence[str | _Part | _End]:
@@ -401,9 +399,9 @@ class Writer:
                     yield _Part(item, types)
                 yield closing
             case s.Raw(tokens):
-                raise Outside(f"`{' '.join(tokens)[:40]}`", term.span)
+                raise OutsideFragment(f"`{' '.join(tokens)[:40]}`", term.span)
             case _:
-                raise Outside(f"a {type(term).__name__.lower()}", term.span)
+                raise OutsideFragment(f"a {type(term).__name__.lower()}", term.span)
 
     def _wanted(self, fn: s.Term, types: Types) -> list[str | None]:
         """Which explicit arguments of ``fn`` are numbers, and of what kind."""
@@ -423,14 +421,14 @@ class Writer:
 
     def _bind(self, term: s.Bind, types: Types) -> Iterator[str | _Part]:
         if term.quantifier == "∏":
-            raise Outside("a product over an index", term.span)
+            raise OutsideFragment("a product over an index", term.span)
         folded = {"∑": "Fin.sum", "∃": "Exists"}.get(term.quantifier)
         closing = 0
         if folded is None:
             yield term.quantifier
         for group in term.binders:
             if isinstance(group.type, s.Raw):
-                raise Outside("a binder", group.span)
+                raise OutsideFragment("a binder", group.span)
             for name in group.names:
                 opening, end = ("(", ")") if group.kind in ("(", "") else ("{", "}")
                 if folded is not None:
@@ -478,7 +476,7 @@ class Writer:
     def _operator(self, op: str, numbers: str, term: s.Term) -> str:
         name = CORE.get((op, FULL.get(numbers, numbers)))
         if name is None:
-            raise Outside(f"the operator {op}", term.span)
+            raise OutsideFragment(f"the operator {op}", term.span)
         return name
 
 
@@ -533,18 +531,20 @@ def core_text(
     names = Names(env, {})
     body = Writer(names)
     regions: list[Region] = []
-    outside: dict[str, Outside] = {}
+    outside: dict[str, OutsideFragment] = {}
     unchecked: dict[str, str] = {}
     for declaration in declarations:
         before = len(body.pieces), len(body.marks), body.line, body.column, len(regions)
         try:
             if declaration.name in assumed:
-                _axiom(body, declaration, regions)
+                regions.append(Region(body.line, declaration.name, "signature"))
+                body.head(f"axiom {declaration.name}", declaration.binders, declaration.type)
+                body.write("\n")
             else:
                 _declaration(body, declaration, regions, unchecked)
                 if constant := typed.get(declaration.name):
                     _agreement(body, constant, declaration, regions)
-        except Outside as reason:
+        except OutsideFragment as reason:
             pieces, marks, body.line, body.column, kept = before
             del body.pieces[pieces:], body.marks[marks:], regions[kept:]
             outside[declaration.name] = reason
@@ -596,10 +596,8 @@ def _signature(out: Writer, name: str) -> None:
     if name in ALIASES:
         definition = _alias(name)
     alias = definition is not None and s.head(type_) == "Type"
-    out.write(f"@[reducible] def {name}" if alias else f"axiom {name}")
-    types = out.binders(binders, {})
-    out.write(" : ")
-    out.term(type_, types)
+    start = f"@[reducible] def {name}" if alias else f"axiom {name}"
+    types = out.head(start, binders, type_)
     if alias and definition is not None:
         out.write(" := ")
         out.term(definition, types)
@@ -620,10 +618,8 @@ def _declaration(
     if declaration.value is not None:
         regions.append(Region(out.line, name, "value"))
         reducible = "reducible" in declaration.attributes or "abbrev" in declaration.keyword
-        out.write(f"{'@[reducible] ' if reducible else ''}def {name}")
-        types = out.binders(declaration.binders, {})
-        out.write(" : ")
-        out.term(declaration.type, types)
+        start = f"{'@[reducible] ' if reducible else ''}def {name}"
+        types = out.head(start, declaration.binders, declaration.type)
         out.write(" :=\n  ")
         out.term(declaration.value, types, _number(declaration.type))
         out.write("\n")
@@ -650,15 +646,6 @@ def _declaration(
     out.write(f"def {name}.proof : {name}.statement :=\n  ")
     types = _telescope(out, "fun", declaration.binders, " =>\n  ")
     out.term(proof, types)
-    out.write("\n")
-
-
-def _axiom(out: Writer, declaration: Declaration, regions: list[Region]) -> None:
-    regions.append(Region(out.line, declaration.name, "signature"))
-    out.write(f"axiom {declaration.name}")
-    types = out.binders(declaration.binders, {})
-    out.write(" : ")
-    out.term(declaration.type, types)
     out.write("\n")
 
 
@@ -689,7 +676,7 @@ def _lemma(
     try:
         if _unknown(lemma, types, out.names):
             return False
-    except Outside:
+    except OutsideFragment:
         return False
     regions.append(Region(out.line, declaration.name, "lemma"))
     out.write(f"def {declaration.name}.lemma{index or ''}")

@@ -126,9 +126,7 @@ class Environment:
             source = self.sources.get(candidate)
             if source is not None:
                 (binders, type_), body = source()
-                constant = elaborate_declaration(self, candidate, binders, type_, body)
-                self.constants[candidate] = constant
-                return constant
+                return self.declare(candidate, binders, type_, body)
         if name.startswith("Proofs."):
             return self.find(name.removeprefix("Proofs."))
         return None
@@ -685,14 +683,10 @@ def _waits(arg: s.Term, type_: Typed) -> bool:
     if not arg_needs:
         return False
     found = resolve(type_)
-    return isinstance(found, Meta) or _has_open_domain(found)
-
-
-def _has_open_domain(type_: Typed) -> bool:
-    found = _whnf(type_)
-    if isinstance(found, Bound) and found.kind == "Pi":
-        return _open(found.local.type)
-    return False
+    if isinstance(found, Meta):
+        return True
+    found = _whnf(found)
+    return isinstance(found, Bound) and found.kind == "Pi" and _open(found.local.type)
 
 
 def _open(term: Typed) -> bool:

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import ceil
 from pathlib import Path
@@ -96,12 +96,12 @@ def find_lean(kind: Kind = "auto") -> Lean | None:
     ``"path"`` and ``"package"`` look in one place only. A candidate counts once it has told its
     version.
     """
-    candidates: list[tuple[Literal["path", "package"], str | None]] = []
-    if kind in ("auto", "path"):
-        candidates.append(("path", shutil.which("lean")))
-    if kind in ("auto", "package"):
-        candidates.append(("package", _packaged_library()))
-    for where, file in candidates:
+    finders: Mapping[Literal["path", "package"], Callable[[], str | None]] = {
+        "path": lambda: shutil.which("lean"),
+        "package": _packaged_library,
+    }
+    for where, find in finders.items():
+        file = find() if kind in ("auto", where) else None
         if file is None:
             continue
         lean = Lean(where, os.path.abspath(file), "")
@@ -109,8 +109,8 @@ def find_lean(kind: Kind = "auto") -> Lean | None:
             done = _lean(lean, ["--version"], text="", seconds=20, memory_mib=1024)
         except LeanError:
             continue
-        told = re.search(r"version (4\.\d+\.\d+\S*?)[,)\s]", done.out)
-        if done.code == 0 and told:
+        told = re.search(r"version (4\.\d+\.\d+\S*?)[,)\s]", done.stdout)
+        if done.returncode == 0 and told:
             return replace(lean, version=told[1])
     return None
 
@@ -141,7 +141,7 @@ def run(lean: Lean, text: str, *, seconds: float, memory_mib: int) -> list[Messa
     """
     arguments = ["--json", "-j2", "--stdin"]
     done = _lean(lean, [_ALL_ERRORS, *arguments], text=text, seconds=seconds, memory_mib=memory_mib)
-    if done.code and "unknown configuration option 'maxErrors'" in done.out + done.err:
+    if done.returncode and "unknown configuration option 'maxErrors'" in done.stdout + done.stderr:
         # A Lean that does not know the option has no limit either.
         done = _lean(lean, arguments, text=text, seconds=seconds, memory_mib=memory_mib)
     return _messages(done, f"Lean {lean.version}", memory_mib=memory_mib)
@@ -194,7 +194,9 @@ def elaborate_text(
     refused = missing | _refused(names, failed)
     if first_asked + len(asked) in answered:
         unexplained = missing - _refused(names, failed)
-        messages += [_unexplained(name, names[name]) for name in unexplained]
+        for name in unexplained:
+            text = f"Lean dropped `{name}` without a message\n`sorry` in a term does this"
+            messages.append(Message("error", names[name], 1, names[name], 2, text))
     elif not failed:
         late = (m.text for m in told if m.severity == "error" and not _UNKNOWN.match(m.text))
         raise LeanError(
@@ -308,17 +310,14 @@ def _follows(message: Message, names: Mapping[str, int], refused: set[str]) -> s
     )
 
 
-def _unexplained(name: str, line: int) -> Message:
-    text = f"Lean dropped `{name}` without a message\n`sorry` in a term does this"
-    return Message("error", line, 1, line, 2, text)
-
-
-def _messages(done: _Done, who: str, *, memory_mib: int) -> list[Message]:
+def _messages(
+    done: subprocess.CompletedProcess[str], who: str, *, memory_mib: int
+) -> list[Message]:
     """The messages of a run that came to its own end; :class:`LeanError` for one that did not."""
-    if done.code not in (0, 1):
+    if done.returncode not in (0, 1):
         raise _crash(done, who, memory_mib)
     messages = []
-    for line in done.out.splitlines():
+    for line in done.stdout.splitlines():
         if line.strip():
             try:
                 messages.append(_message(json.loads(line)))
@@ -328,7 +327,7 @@ def _messages(done: _Done, who: str, *, memory_mib: int) -> list[Message]:
     if panic := next((m for m in messages if m.text.startswith("PANIC ")), None):
         first = panic.text.partition("\n")[0]
         raise LeanError(f"{who} met an error of its own at line {panic.line}", hint=first)
-    if done.code and not any(m.severity == "error" for m in messages):
+    if done.returncode and not any(m.severity == "error" for m in messages):
         raise _crash(done, who, memory_mib)
     return messages
 
@@ -344,30 +343,25 @@ def _message(data: dict[str, Any]) -> Message:
     )
 
 
-def _crash(done: _Done, who: str, memory_mib: int) -> LeanError:
+def _crash(done: subprocess.CompletedProcess[str], who: str, memory_mib: int) -> LeanError:
     """What became of a run that ended badly, with the last lines it wrote."""
-    said = "\n".join(x for x in (done.err.strip(), done.out.strip()) if x)
-    if _OUT_OF_MEMORY.search(done.err) and memory_mib:
+    said = "\n".join(x for x in (done.stderr.strip(), done.stdout.strip()) if x)
+    if _OUT_OF_MEMORY.search(done.stderr) and memory_mib:
         return LeanError(f"{who} needed more than the {memory_mib} MiB of memory it was given")
-    if "Stack overflow" in done.err or "Stack overflow" in done.out:
+    if "Stack overflow" in done.stderr or "Stack overflow" in done.stdout:
         return LeanError(f"{who} ran out of stack: a term is nested too deeply")
-    if done.code == -getattr(signal, "SIGXCPU", 24):
+    if done.returncode == -getattr(signal, "SIGXCPU", 24):
         return LeanError(f"{who} used up its processor time")
     last = "\n  ".join(said.splitlines()[-5:])[-1000:]
-    how = f"was ended by signal {-done.code}" if done.code < 0 else f"ended with code {done.code}"
+    how = (
+        f"was ended by signal {-done.returncode}"
+        if done.returncode < 0
+        else f"ended with code {done.returncode}"
+    )
     return LeanError(f"{who} {how} and did not say why in a message", hint=last)
 
 
 # -- the process ----------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Done:
-    """A process that has ended: its exit code (minus the signal that ended it) and its output."""
-
-    code: int
-    out: str
-    err: str
 
 
 def _packaged_library() -> str | None:
@@ -382,7 +376,7 @@ def _packaged_library() -> str | None:
 
 def _lean(
     lean: Lean, arguments: Sequence[str], *, text: str, seconds: float, memory_mib: int
-) -> _Done:
+) -> subprocess.CompletedProcess[str]:
     """Run ``lean`` in an empty folder with ``text`` on its standard input."""
     with tempfile.TemporaryDirectory(prefix="obligations-lean-") as folder:
         return _launch(
@@ -403,7 +397,7 @@ def _launch(
     seconds: float,
     memory_mib: int,
     environment: Mapping[str, str],
-) -> _Done:
+) -> subprocess.CompletedProcess[str]:
     """Start the child with ``command`` and wait for it; it and what it started die at the limit."""
     cpu = str(4 * ceil(seconds) + 4)
     with subprocess.Popen(
@@ -425,7 +419,8 @@ def _launch(
             # Also on an interrupt: nothing that was started here outlives the call.
             if process.poll() is None:
                 _kill(process)
-    return _Done(process.returncode, out.decode(errors="replace"), err.decode(errors="replace"))
+    told, complained = (stream.decode(errors="replace") for stream in (out, err))
+    return subprocess.CompletedProcess(command, process.returncode, told, complained)
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -10,12 +10,12 @@ strictly, such a stretch is an error with its place; read leniently it becomes a
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from obligations.errors import InputError, Source, Span
+from obligations.errors import InputError, Source, Span, place
 from obligations.lean.syntax import (
     Anon,
     App,
@@ -88,8 +88,7 @@ def parse_term(
     InputError
         When ``text`` is not a term of the fragment (never, when ``lenient``).
     """
-    result = _parse("term", text, source, at, lenient)
-    return result  # type: ignore[no-any-return]
+    return _parse("term", text, source, at, lenient)  # type: ignore[no-any-return]
 
 
 def parse_signature(
@@ -153,7 +152,7 @@ def blank_comments(text: str) -> tuple[str, list[tuple[int, int]]]:
     """What :func:`strip_comments` gives, and where each comment starts and ends."""
     if "--" not in text and "/-" not in text:
         return text, []
-    search = _comment_or_string().search
+    search = _COMMENT_OR_STRING.search
     out: list[str] = []
     found: list[tuple[int, int]] = []
     kept = position = 0
@@ -177,27 +176,21 @@ def comment_end(text: str, start: int) -> int:
         end = text.find("\n", start)
         return len(text) if end < 0 else end
     depth = 0
-    for match in _block_marks().finditer(text, start):
+    for match in _BLOCK_MARK.finditer(text, start):
         depth += 1 if match.group() == "/-" else -1
         if depth == 0:
             return match.end()
     return len(text)
 
 
-@cache
-def _comment_or_string() -> re.Pattern[str]:
-    return re.compile(
-        r"""(?P<comment>--|/-)"""
-        r"""|(?<![\w'!?])r(?P<hashes>\#*)".*?(?:"(?P=hashes)|\Z)"""
-        r"""|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)"""
-        r"""|(?<![\w'!?])'(?:"|\\")'""",
-        re.DOTALL,
-    )
-
-
-@cache
-def _block_marks() -> re.Pattern[str]:
-    return re.compile(r"/-|-/")
+_COMMENT_OR_STRING = re.compile(
+    r"""(?P<comment>--|/-)"""
+    r"""|(?<![\w'!?])r(?P<hashes>\#*)".*?(?:"(?P=hashes)|\Z)"""
+    r"""|"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)"""
+    r"""|(?<![\w'!?])'(?:"|\\")'""",
+    re.DOTALL,
+)
+_BLOCK_MARK = re.compile(r"/-|-/")
 
 
 def _lex(text: str, start: int, end: int, rule: str) -> tuple[list[_Token], _Parser]:
@@ -251,35 +244,18 @@ def _reach(tokens: list[_Token], start: int, column: int) -> int:
     bracket around it, to the next line at the ``let``'s column, or to a comma that no quantifier
     inside it asks for. (A ``match`` has commas of its own.)
     """
-    block = tokens[start].value == "by"
-    commas = tokens[start].value != "match"
+    word = tokens[start].value
+
+    def ends(i: int) -> bool:
+        begins_line = tokens[i].line != tokens[i - 1].end_line
+        if begins_line and tokens[i].column <= column:
+            return True
+        return column >= 0 and tokens[i].type == "SEMICOLON" and word != "by"
+
     # What is no English word is a quantifier (`∃!`, `Σ`), and asks for a comma itself.
-    asked = int(not tokens[start].value.isascii())
-    depth = 0
-    line = tokens[start].line
-    for i in range(start + 1, len(tokens)):
-        token = tokens[i]
-        kind = token.type
-        if column >= 0 and depth == 0:
-            if token.line != line and token.column <= column:
-                return i
-            if kind == "SEMICOLON" and not block:
-                return i
-        line = token.end_line
-        if kind in _OPEN:
-            depth += 1
-        elif kind in _CLOSE:
-            if depth == 0:
-                return i
-            depth -= 1
-        elif depth == 0:
-            if kind in ("QUANTIFIER", "BIGOP"):
-                asked += 1
-            elif kind == "COMMA" and commas:
-                if asked == 0:
-                    return i
-                asked -= 1
-    return len(tokens)
+    asked = int(not word.isascii())
+    stops = frozenset() if word == "match" else frozenset({"COMMA"})
+    return _segment_end(tokens, start + 1, stops, asked, ends=ends)
 
 
 def _token(kind: str, first: _Token, last: _Token, value: object) -> _Token:
@@ -341,9 +317,7 @@ def parse_slice(
     if end - start > MAX_LENGTH:
         if lenient:
             return Raw(tuple(text[start:end].split()))
-        raise InputError(
-            source, _place(text, start), f"a term of more than {MAX_LENGTH} characters"
-        )
+        raise InputError(source, place(text, start), f"a term of more than {MAX_LENGTH} characters")
     tokens, parser = _lex(text, start, end, rule)
     if shift:
         for token in tokens:
@@ -352,7 +326,7 @@ def parse_slice(
     if not tokens:
         if lenient:
             return Raw(())
-        raise InputError(source, _place(text, start), "a term is expected here")
+        raise InputError(source, place(text, start), "a term is expected here")
     whole = _raw(tokens) if lenient else None
     if fault := _too_big(tokens):
         if whole is not None:
@@ -428,11 +402,6 @@ def slice_tokens(text: str, start: int, end: int) -> tuple[str, ...]:
     return tuple([token.value for token in _lex(text, start, end, "outside")[0]])
 
 
-def _place(text: str, position: int) -> Span:
-    line = text.count("\n", 0, position) + 1
-    return Span(line, position - text.rfind("\n", 0, position))
-
-
 def _too_big(tokens: list[_Token]) -> tuple[_Token, str] | None:
     if len(tokens) > MAX_TOKENS:
         return tokens[MAX_TOKENS], f"a term of more than {MAX_TOKENS} tokens"
@@ -449,17 +418,13 @@ def _too_big(tokens: list[_Token]) -> tuple[_Token, str] | None:
 
 def _too_deep(result: Any) -> Span | None:
     """The place of a node more than ``MAX_DEPTH`` below the top, if there is one."""
-    parts = [*result[0], result[1]] if _is_signature(result) else result
-    level = list(parts) if isinstance(parts, (tuple, list)) else [parts]
+    parts = result if isinstance(result, tuple) else (result,)
+    level = [n for part in parts for n in (part if isinstance(part, tuple) else (part,))]
     for _ in range(MAX_DEPTH):
         level = [child for node in level for child in children(node)]
         if not level:
             return None
     return level[0].span or Span(1, 1)
-
-
-def _is_signature(result: Any) -> bool:
-    return isinstance(result, tuple) and bool(result) and isinstance(result[0], tuple)
 
 
 def _explained(error: _Unexpected, tokens: list[_Token], source: Source) -> InputError:
@@ -542,14 +507,18 @@ def _segment_end(
     stops: frozenset[str] = frozenset(),
     commas: int = 0,
     lets: int = 0,
+    ends: Callable[[int], bool] = lambda i: False,
 ) -> int:
     """The first token from ``start`` on that closes the bracket around it or is one of ``stops``.
 
-    ``commas`` and ``lets`` say how many commas and ``SEP`` belong to what is being skipped.
+    ``commas`` and ``lets`` say how many commas and ``SEP`` belong to what is being skipped; within
+    no bracket, the first token that ``ends`` it is as good.
     """
     depth = 0
     for i in range(start, len(tokens)):
         kind = tokens[i].type
+        if depth == 0 and ends(i):
+            return i
         if kind in _OPEN:
             depth += 1
         elif kind in _CLOSE:
@@ -670,11 +639,7 @@ class _Build:
         return [parts[0]]
 
     def more(self, parts: Any) -> list[Any]:
-        parts[0].append(parts[1])
-        return parts[0]  # type: ignore[no-any-return]
-
-    def more_of(self, parts: Any) -> list[Any]:
-        parts[0].append(parts[2])
+        parts[0].append(parts[-1])
         return parts[0]  # type: ignore[no-any-return]
 
     def application(self, parts: Any) -> Term:
@@ -746,13 +711,13 @@ class _Build:
 
     def untyped(self, parts: Any) -> Binder:
         left, names, right = parts
-        return Binder(_strings(names), None, str(left), span=self._over(left, right))
+        return Binder(tuple(map(str, names)), None, str(left), span=self._over(left, right))
 
     def typed(self, parts: Any) -> Binder:
         left, names, _, type_ = parts[:4]
         default = parts[5] if len(parts) == 7 else None
         span = self._over(left, parts[-1])
-        return Binder(_strings(names), type_, str(left), default, span=span)
+        return Binder(tuple(map(str, names)), type_, str(left), default, span=span)
 
     def instance(self, parts: Any) -> Binder:
         names = (str(parts[1]),) if len(parts) == 5 else ()
@@ -763,10 +728,6 @@ class _Build:
 
     def telescope(self, parts: Any) -> tuple[Binder, ...]:
         return tuple(parts[0])
-
-
-def _strings(tokens: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(token) for token in tokens)
 
 
 def _ascribed_names(term: Term) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ Nothing here recurses on a term: :func:`term` prints one of any depth.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 
 from obligations.lean.syntax import (
     Anon,
@@ -96,29 +96,23 @@ def _cat(*parts: Doc) -> Doc:
     return Doc(_CAT, parts, _flat(parts, ""), *_lead(parts))
 
 
+def _laid(kind: int, doc: Doc, columns: int = 0) -> Doc:
+    """``doc`` in another layout.
+
+    ``_NEST``: with its further lines ``columns`` more to the right. ``_ALIGN``: with them at the
+    column where it starts. ``_GROUP``: on one line if it fits, otherwise with every separator of
+    its own a line's end. As an item of a fill, ``_HUG``: starting on the line it is on if it fits
+    on no line whole, and ``_OWN``: starting a line, should the fill take several.
+    """
+    return Doc(kind, (doc,), doc.flat, doc.lead, doc.breaks, columns)
+
+
 def _nest(columns: int, doc: Doc) -> Doc:
-    """``doc`` with its further lines ``columns`` more to the right."""
-    return Doc(_NEST, (doc,), doc.flat, doc.lead, doc.breaks, columns)
-
-
-def _align(doc: Doc) -> Doc:
-    """``doc`` with its further lines at the column where it starts."""
-    return Doc(_ALIGN, (doc,), doc.flat, doc.lead, doc.breaks)
+    return _laid(_NEST, doc, columns)
 
 
 def _group(doc: Doc) -> Doc:
-    """``doc`` on one line if it fits, otherwise with every separator of its own a line's end."""
-    return Doc(_GROUP, (doc,), doc.flat, doc.lead, doc.breaks)
-
-
-def _hug(doc: Doc) -> Doc:
-    """``doc`` as an item of a fill that starts on the line it is on if it fits on no line whole."""
-    return Doc(_HUG, (doc,), doc.flat, doc.lead, doc.breaks)
-
-
-def _own(doc: Doc) -> Doc:
-    """``doc`` as an item of a fill that starts a line, should the fill take several."""
-    return Doc(_OWN, (doc,), doc.flat, doc.lead, doc.breaks)
+    return _laid(_GROUP, doc)
 
 
 def _fill(items: Sequence[Doc]) -> Doc:
@@ -283,21 +277,21 @@ _OPENING: Final = frozenset("(⟨[{⦃")
 _CLOSERS: Final = frozenset(")⟩]}⦄")
 
 _Visit = Generator[Term, _Out, _Out]
+_Made = TypeVar("_Made")
 
 
-def _build(root: Term) -> _Out:
-    """Run :func:`_visit` on ``root`` and, without recursion, on every part it asks for."""
-    stack = [_visit(root)]
-    result: _Out | None = None
+def _run(visit: Generator[Term, _Out, _Made]) -> _Made:
+    """What a visit makes; :func:`_visit` is run, without recursion, on every part it asks for."""
+    stack: list[Generator[Term, _Out, Any]] = [visit]
+    result: Any = None
     while True:
         try:
-            part = next(stack[-1]) if result is None else stack[-1].send(result)
+            part = stack[-1].send(result)
         except StopIteration as done:
             stack.pop()
             result = done.value
-            assert result is not None
             if not stack:
-                return result
+                return result  # type: ignore[no-any-return]
         else:
             stack.append(_visit(part))
             result = None
@@ -420,9 +414,9 @@ def _app(fn: Term, args: tuple[Term | NamedArg, ...]) -> _Visit:
     for i, item in enumerate(items[1:], 1):
         large = large or _long(item)
         if large and i > 1 and item.kind != _TEXT:
-            items[i] = _own(item)
+            items[i] = _laid(_OWN, item)
     if _short(items[0]) or (isinstance(args[-1], Bind) and len(items) == 2):
-        items[1] = _hug(items[1])
+        items[1] = _laid(_HUG, items[1])
     head = fn.name if isinstance(fn, (Ident, DotIdent)) else ""
     return _Out(_group(_nest(2, _fill(items))), _LEAD, key=head)
 
@@ -531,7 +525,7 @@ def _let(t: Let) -> _Visit:
     out = yield body
     # After a line end Lean would take a leading `-` for a subtraction from the last value.
     parts.append(_parens(out.doc) if out.minus else out.doc)
-    return _Out(_align(_cat(*parts)), 0, 0)
+    return _Out(_laid(_ALIGN, _cat(*parts)), 0, 0)
 
 
 # --- binders and declarations ---------------------------------------------------------------------
@@ -559,16 +553,6 @@ def _binders(groups: tuple[Binder, ...]) -> Generator[Term, _Out, list[Doc]]:
     return docs
 
 
-def _finish(parts: Generator[Term, _Out, list[Doc]]) -> Iterator[Doc]:
-    """The documents a generator of :func:`_binders` makes, run to its end."""
-    try:
-        part = next(parts)
-        while True:
-            part = parts.send(_build(part))
-    except StopIteration as done:
-        yield from done.value
-
-
 def term(t: Term, *, indent: int = 0, width: int = 100, column: int = 0) -> str:
     """``t`` as Lean text.
 
@@ -588,12 +572,12 @@ def term(t: Term, *, indent: int = 0, width: int = 100, column: int = 0) -> str:
     str
         Text without a final line end, from which the reader gets ``t`` back.
     """
-    return _render(_build(t).doc, indent, width, column)
+    return _render(_run(_visit(t)).doc, indent, width, column)
 
 
 def binders(groups: tuple[Binder, ...]) -> list[str]:
     """Each binder group on one line, as ``(x y : T)``."""
-    return [_render(_group(doc), 0, 1_000_000, 0) for doc in _finish(_binders(groups))]
+    return [_render(_group(doc), 0, 1_000_000, 0) for doc in _run(_binders(groups))]
 
 
 def signature(
@@ -626,13 +610,13 @@ def signature(
     str
         Text without a final line end; ``head`` is not indented.
     """
-    items = [_text(head), *_finish(_binders(groups))]
+    items = [_text(head), *_run(_binders(groups))]
     end = _text(f" {tail.strip()}" if tail.strip() else "")
     if type_ is None:
         items[-1] = _cat(items[-1], end)
         return _render(_nest(4, _fill(items)), indent, width, indent)
     items[-1] = _cat(items[-1], _text(" :"))
-    of = _cat(_build(type_).doc, end)
+    of = _cat(_run(_visit(type_)).doc, end)
     if isinstance(type_, Let):
         doc = _nest(4, _cat(_fill(items), _SPACE, of))
     else:

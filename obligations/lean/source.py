@@ -13,9 +13,10 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
-from obligations.errors import Source
+from obligations.errors import Source, read_source
 from obligations.lean.parse import TextSpan, blank_comments, parse_slice, slice_tokens
 from obligations.lean.syntax import Binder, Raw, Term
 from obligations.lean.words import (
@@ -107,14 +108,6 @@ class Scope:
 
 
 @dataclass(frozen=True, slots=True)
-class Import:
-    """``import A.B``."""
-
-    at: Slice
-    module: str
-
-
-@dataclass(frozen=True, slots=True)
 class Command:
     """A command that is no declaration: ``kind`` is its word (``namespace``, ``notation``, …).
 
@@ -128,6 +121,9 @@ class Command:
 
 
 BodyKind = Literal["", ":=", "|", "where"]
+
+_Parts = tuple["Slice | None", "Slice | None", BodyKind, "Slice | None", "Slice | None"]
+"""Where the parts of a declaration are: its binders, type, body and tail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +203,6 @@ class LeanFile:
     """
 
     source: Source
-    imports: tuple[Import, ...]
     declarations: tuple[FileDeclaration, ...]
     others: tuple[Command, ...]
     pieces: tuple[Slice, ...] = field(repr=False)
@@ -219,8 +214,16 @@ def tokens(at: Slice) -> tuple[str, ...]:
 
 
 def _term(at: Slice) -> Term:
-    found = parse_slice("term", at.of.code, at.start, at.end, at.of.source, True)
-    return found  # type: ignore[no-any-return]
+    return parse_slice("term", at.of.code, at.start, at.end, at.of.source, True)  # type: ignore[no-any-return]
+
+
+def trimmed(code: str, start: int, end: int) -> tuple[int, int]:
+    """A stretch without the blanks around it; all blank, it is empty."""
+    while start < end and code[start].isspace():
+        start += 1
+    while end > start and code[end - 1].isspace():
+        end -= 1
+    return start, end
 
 
 # ---- what is looked for ----
@@ -253,9 +256,6 @@ _MARK = re.compile(
         |decreasing_by|deriving)(?![\w'!?.]))""",
     re.DOTALL | re.VERBOSE,
 )
-_BRACKET = re.compile(
-    rf"(?P<text>{_STRING}) | (?P<open>[(\[{{⟨⦃]) | (?P<close>[)\]}}⟩⦄])", re.DOTALL | re.VERBOSE
-)
 _NEXT = re.compile(rf"^[ \t]*+(?:{'|'.join(sorted(ANY))})(?![\w'!?.«])", re.MULTILINE)
 _COMMA = re.compile(
     rf"(?P<text>{_STRING}) | (?P<open>[(\[{{⟨⦃]) | (?P<close>[)\]}}⟩⦄]) | (?P<comma>,)",
@@ -278,6 +278,11 @@ _ENDS_OPEN = re.compile(
 
 
 # ---- splitting ----
+
+
+def load(path: str | Path) -> Source:
+    """The text of a Lean file; see :func:`~obligations.errors.read_source`."""
+    return read_source(path, ".lean")
 
 
 def read(source: Source) -> LeanFile:
@@ -318,7 +323,6 @@ class _Reader:
     def __init__(self, text: Text) -> None:
         self.text = text
         self.code = text.code
-        self.imports: list[Import] = []
         self.declarations: list[FileDeclaration] = []
         self.others: list[Command] = []
         self.pieces: list[Slice] = []
@@ -332,9 +336,7 @@ class _Reader:
 
     def trimmed(self, start: int, end: int) -> Slice | None:
         """The stretch without the blanks around it, or None when it is all blank."""
-        start = min(self.skip(start), end)
-        while end > start and self.code[end - 1].isspace():
-            end -= 1
+        start, end = trimmed(self.code, start, end)
         return self.slice(start, end) if end > start else None
 
     def skip(self, position: int) -> int:
@@ -361,7 +363,6 @@ class _Reader:
             self.pieces.append(self.slice(done, len(self.code)))
         return LeanFile(
             self.text.source,
-            tuple(self.imports),
             tuple(self.declarations),
             tuple(self.others),
             tuple(self.pieces),
@@ -401,7 +402,8 @@ class _Reader:
                 elif word in ANY or word.startswith("#"):
                     if here and (depth or (here > column and previous not in BODILESS)):
                         continue
-                    if word == "deriving" and not self.followed_by(match.end(), "instance"):
+                    after = self.skip(match.end())
+                    if word == "deriving" and not code.startswith("instance", after):
                         continue
                 elif here or depth or word in GOING_ON or flush:
                     continue
@@ -428,9 +430,6 @@ class _Reader:
                 break
             resume, depth, column, previous, flush = header.word_end, 0, here, header.word, False
         return iter(found)
-
-    def followed_by(self, position: int, word: str) -> bool:
-        return self.code.startswith(word, self.skip(position))
 
     def back(self, position: int) -> int:
         """Where the text before ``position`` ends, blanks left aside."""
@@ -540,7 +539,7 @@ class _Reader:
     def bracket_end(self, position: int, end: int | None = None) -> int:
         """After the bracket that closes the one at ``position``; ``end`` if none does."""
         end = len(self.code) if end is None else end
-        found = self.nested(_BRACKET, position, end)
+        found = self.nested(_COMMA, position, end)
         return next((match.end() for match, depth in found if depth == 0), end)
 
     def listed(self, start: int, end: int) -> list[str]:
@@ -564,9 +563,6 @@ class _Reader:
         rest = self.slice(header.word_end, max(header.word_end, at.end))
         name = ""
         if word == "import":
-            for match in _NAME.finditer(self.code, rest.start, rest.end):
-                if match.group() != "all":
-                    self.imports.append(Import(self.slice(*match.span()), match.group()))
             return
         if word == "open":
             opened = self.open(at, rest.start, rest.end)
@@ -676,11 +672,7 @@ class _Reader:
             place,
             tuple(header.modifiers),
             tuple(header.attributes),
-            parts.binders,
-            parts.type,
-            parts.body_kind,
-            parts.body,
-            parts.tail,
+            *parts,
             scope,
             within,
         )
@@ -731,7 +723,7 @@ class _Reader:
             after = (_DERIVING if kind in FIELDED else _TAIL).search(self.code, body, end)
             tail = after.start(1) if after else -1
         last = tail if tail >= 0 else end
-        return _Parts(
+        return (
             self.trimmed(start, stop if head_end < 0 else head_end),
             self.trimmed(colon, stop) if colon >= 0 else None,
             body_kind,
@@ -748,17 +740,6 @@ class _Reader:
             if depth == 0 and match.group() in ("=>", ":="):
                 return match.group() == "=>", match.start()
         return False, end
-
-
-@dataclass(frozen=True, slots=True)
-class _Parts:
-    """Where the parts of a declaration are."""
-
-    binders: Slice | None
-    type: Slice | None
-    body_kind: BodyKind
-    body: Slice | None
-    tail: Slice | None
 
 
 def _parts(name: str) -> list[str]:

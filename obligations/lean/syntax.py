@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import count
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from obligations.errors import Span
 
@@ -93,6 +93,7 @@ class Binder(_Node):
     default: Term | None = None
 
 
+_Joined = TypeVar("_Joined")
 Quantifier = Literal["fun", "∀", "∃", "∑", "∏"]
 
 
@@ -340,10 +341,11 @@ def split_lets(term: Term) -> tuple[list[tuple[str, Term | None, Term]], Term]:
     return out, term
 
 
-def conjuncts(term: Term) -> list[Term]:
-    """``a ∧ b ∧ c`` as a list."""
+def conjuncts(term: _Joined) -> list[_Joined]:
+    """``a ∧ b ∧ c``, written or typed, as a list."""
     out = []
-    while isinstance(term, Bin) and term.op == "∧":
-        out.append(term.left)
-        term = term.right
-    return [*out, term]
+    rest: Any = term
+    while getattr(rest, "op", "") == "∧":
+        out.append(rest.left)
+        rest = rest.right
+    return [*out, rest]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from obligations.lean.declaration import Tactic
 from obligations.lean.parse import parse_slice
-from obligations.lean.source import FileDeclaration, Slice
+from obligations.lean.source import FileDeclaration, Slice, trimmed
 
 _WORD = re.compile(r"(exact|refine|have\s+[\w'₀-₉]+\s*:=)(?=\s|⟨|\()")
 _BULLET = re.compile(r"[·.]\s+")
@@ -38,8 +38,7 @@ def tactics(declaration: FileDeclaration) -> tuple[Tactic, ...]:
 def _steps(at: Slice, start: int, end: int) -> Iterator[tuple[int, int]]:
     """The tactics between two positions: parted by ``;`` and by lines that begin at the column."""
     code = at.of.code
-    while start < end and code[start].isspace():
-        start += 1
+    start, _ = trimmed(code, start, end)
     if start >= end:
         return
     column = _column(code, start)
@@ -63,17 +62,9 @@ def _column(code: str, position: int) -> int:
     return position - (code.rfind("\n", 0, position) + 1)
 
 
-def _trimmed(code: str, start: int, end: int) -> tuple[int, int]:
-    while start < end and code[start].isspace():
-        start += 1
-    while end > start and code[end - 1].isspace():
-        end -= 1
-    return start, end
-
-
 def _tactic(at: Slice, start: int, end: int) -> Tactic:
     code = at.of.code
-    start, end = _trimmed(code, start, end)
+    start, end = trimmed(code, start, end)
     bullet = _BULLET.match(code, start, end)
     if bullet is not None:
         first, *rest = [_tactic(at, a, b) for a, b in _steps(at, bullet.end(), end)] or [
@@ -89,7 +80,7 @@ def _tactic(at: Slice, start: int, end: int) -> Tactic:
 
 def _with_term(word: str, at: Slice, start: int, end: int) -> Tactic:
     code = at.of.code
-    start, end = _trimmed(code, start, end)
+    start, end = trimmed(code, start, end)
     if start >= end:
         return Tactic((word,))
     return Tactic((word, parse_slice("term", code, start, end, at.of.source, True)))

@@ -150,27 +150,22 @@ def type_of(term: Typed) -> Typed:
     return resolve(found)
 
 
-def parts(term: Typed) -> Iterator[Typed]:
+def parts(term: Typed) -> tuple[Typed, ...]:
     """The direct subterms of ``term`` (types left out, a ``let``'s value included)."""
     match term:
         case Call(_, args):
-            yield from args
+            return args
         case Apply(fn, arg):
-            yield fn
-            yield arg
+            return fn, arg
         case Bound(_, _, body):
-            yield body
-        case LetIn(local, body):
-            if local.value is not None:
-                yield local.value
-            yield body
+            return (body,)
+        case LetIn(_, body):
+            return term.value, body
         case Op(_, left, right):
-            yield left
-            yield right
+            return left, right
         case Items(items):
-            yield from items
-        case _:
-            return
+            return items
+    return ()
 
 
 def nat_value(term: Typed) -> int | None:
@@ -261,13 +256,4 @@ def calls(term: Typed) -> Iterator[Call]:
         at = resolve(stack.pop())
         if isinstance(at, Call):
             yield at
-        stack.extend(reversed(list(parts(at))))
-
-
-def conjuncts(term: Typed) -> list[Typed]:
-    """``a ∧ b ∧ c`` as a list."""
-    out = []
-    while isinstance(term, Op) and term.op == "∧":
-        out.append(term.left)
-        term = term.right
-    return [*out, term]
+        stack.extend(reversed(parts(at)))

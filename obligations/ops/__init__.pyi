@@ -25,6 +25,7 @@ from .base import (
     Parameter as Parameter,
     Precision as Precision,
     Stage as Stage,
+    axis as axis,
     length as length,
 )
 from .core import Certificate as Certificate

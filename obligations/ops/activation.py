@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -45,14 +45,6 @@ def relu6_mask(pre: Array, dy: Array) -> Array:
     return np.where((saved.real > 0) & (saved.real < 6), cot, cot.dtype.type(0))
 
 
-def _run_relu(dims: Mapping[str, int], params: Mapping[str, Array], x: Array) -> Array:
-    return relu(x)
-
-
-def _run_relu6(dims: Mapping[str, int], params: Mapping[str, Array], x: Array) -> Array:
-    return relu6(x)
-
-
 _SITE = ("c", "h", "w")
 
 RELU = Operation(
@@ -61,7 +53,7 @@ RELU = Operation(
     inputs=(Input("x", _SITE),),
     output=_SITE,
     forward="relu (N * (c * h * w)) x",
-    run=_run_relu,
+    run=lambda dims, params, x: relu(x),
     backward=(
         Backward(
             token="selectPosB",
@@ -81,7 +73,7 @@ RELU6 = Operation(
     inputs=(Input("x", _SITE),),
     output=_SITE,
     forward=None,
-    run=_run_relu6,
+    run=lambda dims, params, x: relu6(x),
     backward=(
         Backward(
             token="selectMidB",

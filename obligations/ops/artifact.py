@@ -126,8 +126,6 @@ def inverse(epsilon: str, *over: str) -> Expression:
 Axes: TypeAlias = Mapping[str, Collection[str]]
 """Along which axes each parameter varies, by symbol."""
 
-LIMITS = {"maximum": max, "minimum": min}
-
 
 def normal(formula: Expression, axes: Axes, sizes: Mapping[str, int]) -> Form:
     """The normal form of a formula; a mean divides by the product of ``sizes`` of its axes."""

@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any, Literal
 
 import numpy as np
@@ -211,7 +212,7 @@ class Backward:
         the proof that ε is positive; empty where the step is the certified one by definition.
     defined_in_file
         Name of the step's definition when the library lacks it and the tie file defines it
-        (see ``FILE_DEFINITIONS`` of the operation's module), else ``None``.
+        (see :class:`FileDefinition`), else ``None``.
     says
         What the step does, in words that go on after a cotangent's name: ``kept where `{x} > 0```.
         Template symbols in braces stand for what the render calls them.
@@ -310,8 +311,6 @@ class Operation:
     any_shape
         Whether it takes values of any one shape, entry by entry. The one axis of each input and of
         the output is then the number of entries.
-    variadic
-        Whether it takes any number of values like its one input.
     stride, padding
         Part of the key where the operation has them. ``family`` is derived from them.
     kernel
@@ -352,7 +351,6 @@ class Operation:
     options: tuple[Mask, ...] = ()
     role: Role = "other"
     any_shape: bool = False
-    variadic: bool = False
     stride: int = 1
     padding: Padding | None = None
     kernel: Kernel | None = None
@@ -374,7 +372,8 @@ class Operation:
 
     @property
     def is_sum(self) -> bool:
-        """Whether it hands its cotangent on to every input, with no step."""
+        """Whether it takes any number of values like its one input, and hands its cotangent on to
+        each, with no step."""
         return self.role == "sum"
 
     @property
@@ -384,17 +383,12 @@ class Operation:
 
     def parameter(self, symbol: str) -> Parameter:
         """The parameter of a symbol; ``KeyError`` where there is none."""
-        for p in self.parameters:
-            if p.symbol == symbol:
-                return p
-        raise KeyError(symbol)
+        return {p.symbol: p for p in self.parameters}[symbol]
 
     def step(self, symbol: str) -> Backward:
         """The step to an input's cotangent; one that no render emits where the table has none."""
-        for step in self.backward:
-            if step.input == symbol:
-                return step
-        return Backward(None, (), "", input=symbol)
+        own = (step for step in self.backward if step.input == symbol)
+        return next(own, Backward(None, (), "", input=symbol))
 
     def reads(self, operand: str) -> Literal["parameter", "input", "option"]:
         """What an operand of a backward step is, by its symbol."""
@@ -405,7 +399,7 @@ class Operation:
     def symbols(self) -> tuple[str, ...]:
         """The symbols of its sizes, ``N`` first, a kernel's sides last."""
         sides = (*(i.axes for i in self.inputs), self.output)
-        names = ("N", *(a.rpartition("*")[2] for side in sides for a in side))
+        names = ("N", *(axis(a)[1] for side in sides for a in side))
         own = (a for p in self.parameters for a in p.axes if not self.kernel)
         return tuple(dict.fromkeys((*names, *own, *(self.kernel.axes if self.kernel else ()))))
 
@@ -417,13 +411,15 @@ class Operation:
         return self.constant
 
 
+def axis(pattern: str) -> tuple[int, str]:
+    """An axis of an operation, ``2*h``, as a factor and a symbol's name."""
+    factor, star, name = pattern.rpartition("*")
+    return (int(factor) if star else 1), name
+
+
 def length(axes: tuple[str, ...], dims: Mapping[str, int]) -> int:
     """How many numbers a batched value with these axes has: ``("c", "2*h")`` is ``N·c·2h``."""
-    out = dims["N"]
-    for axis in axes:
-        factor, star, name = axis.rpartition("*")
-        out *= (int(factor) if star else 1) * dims[name]
-    return out
+    return dims["N"] * prod(factor * dims[name] for factor, name in map(axis, axes))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ import numpy as np
 
 from obligations.ops.activation import RELU, RELU6
 from obligations.ops.base import Array, Convention, Objection, Precision
+from obligations.ops.convolutional import Kernel, Layer, family, pad, stage
 from obligations.ops.core import join, split
-from obligations.ops.layer import Kernel, Layer, family, pad, stage
 
 # Entries of one gathered block of windows, about 128 MB of complex numbers.
 _BLOCK = 8_000_000

@@ -44,6 +44,12 @@ def align(*values: Array) -> tuple[Array, ...]:
     return tuple(v.reshape(v.shape[0], *(1,) * (most - v.ndim), *v.shape[1:]) for v in values)
 
 
+def by_example(n: int, f: Callable[[Array], Array], x: Array) -> Array:
+    """``f`` of each of ``n`` examples: ``(p, *batch, n * a)`` to ``(p, *batch, n * b)``."""
+    y = f(x.reshape(*x.shape[:-1], n, -1))
+    return y.reshape(*y.shape[:-2], -1)
+
+
 def draw_weight(shape: tuple[int, ...], rng: np.random.Generator, skip: int = 1) -> Array:
     """A kernel or matrix, scaled by its fan-in.
 
@@ -101,16 +107,6 @@ def _unflatten(*args: Any) -> Array:
     *dims, v = args
     tensor: Array = v.reshape(*v.shape[:-1], *dims)
     return tensor
-
-
-def _residual(n: int, f: Callable[[Array], Array], x: Array) -> Array:
-    return f(x) + x
-
-
-def _residual_proj(
-    m: int, n: int, p: Callable[[Array], Array], f: Callable[[Array], Array], x: Array
-) -> Array:
-    return p(x) + f(x)
 
 
 _TYPES = (
@@ -209,11 +205,15 @@ _TERMS = (
         value=lambda n, name, v: v,
         inert=("name",),
     ),
-    Name("residual", "{n : Nat} (F : Vec n → Vec n) (x : Vec n) : Vec n", value=_residual),
+    Name(
+        "residual",
+        "{n : Nat} (F : Vec n → Vec n) (x : Vec n) : Vec n",
+        value=lambda n, f, x: f(x) + x,
+    ),
     Name(
         "residualProj",
         "{m n : Nat} (P F : Vec m → Vec n) (x : Vec m) : Vec n",
-        value=_residual_proj,
+        value=lambda m, n, p, f, x: p(x) + f(x),
     ),
 )
 

@@ -18,7 +18,7 @@ from obligations.ops.base import (
     Operation,
     Parameter,
 )
-from obligations.ops.core import align, draw_weight, join, split
+from obligations.ops.core import align, by_example, draw_weight, join, split
 
 
 def dense(a: int, weight: Array, bias: Array, x: Array) -> Array:
@@ -43,9 +43,8 @@ def bias_gradient(n: int, c: int, cot: Array) -> Array:
 
 
 def _run(dims: Mapping[str, int], params: Mapping[str, Array], x: Array) -> Array:
-    rows = x.reshape(*x.shape[:-1], dims["N"], -1)
-    y = dense(dims["a"], params["W"], params["b"], rows)
-    return y.reshape(*y.shape[:-2], -1)
+    weight, bias = params["W"], params["b"]
+    return by_example(dims["N"], lambda rows: dense(dims["a"], weight, bias, rows), x)
 
 
 _NAMES = (

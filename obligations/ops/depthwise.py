@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from obligations.ops.activation import RELU6
 from obligations.ops.base import Array
+from obligations.ops.convolutional import Kernel, Layer, family, pad, stage
 from obligations.ops.core import join, split
-from obligations.ops.layer import Kernel, Layer, family, pad, stage
 
 
 def _correlate(

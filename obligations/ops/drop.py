@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from obligations.ops.artifact import Matched
 from obligations.ops.base import Array, Backward, Family, Input, Mask, Name, Operation
 from obligations.ops.core import align
@@ -18,17 +15,13 @@ def dropout(mask: Array | None, x: Array) -> Array:
     return scale * rows
 
 
-def _run(dims: Mapping[str, int], params: Mapping[str, Any], x: Array) -> Array:
-    return dropout(params.get("cd"), x)
-
-
 DROPOUT = Operation(
     word="dropout",
     inputs=(Input("x", ("n",)),),
     output=("n",),
     options=(Mask("cd", "Option (Vec (N * n))"),),
     forward="dropoutOpt cd x",
-    run=_run,
+    run=lambda dims, params, x: dropout(params.get("cd"), x),
     artifact=Matched("mask"),
     # The mask `cd` is neither a parameter nor a saved activation: a net binds it as an option.
     backward=(

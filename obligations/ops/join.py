@@ -6,20 +6,14 @@ Where a value is read more than once, the chain adds what comes back. A render w
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from obligations.ops.artifact import Matched
-from obligations.ops.base import Array, Family, Input, Join, Operation
+from obligations.ops.base import Family, Input, Join, Operation
 
 JOIN_TOKEN = "addVB"
 """What a render calls the sum of cotangents."""
 
 SUM_WORD = "+"
 """What a description writes between the addends."""
-
-
-def _run(dims: Mapping[str, int], params: Mapping[str, Array], *xs: Array) -> Array:
-    return sum(xs[1:], xs[0])
 
 
 SUM = Operation(
@@ -29,9 +23,8 @@ SUM = Operation(
     inputs=(Input("x", ("n",)),),
     output=("n",),
     any_shape=True,
-    variadic=True,
     forward=None,
-    run=_run,
+    run=lambda dims, params, *xs: sum(xs[1:], xs[0]),
     backward=(),
     constant="keeps",
     artifact=Matched("sum"),

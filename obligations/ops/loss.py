@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from obligations.ops.base import (
@@ -70,10 +68,6 @@ def smoothed_cotangent(n: int, k: int, alpha: Array, scale: Array, z: Array, t: 
     powers = np.exp(logits - logits.real.max(axis=-1, keepdims=True))
     softmax = powers / powers.sum(axis=-1, keepdims=True)
     return join((softmax - target + shrink * target - shrink / k) / share, z, t)
-
-
-def _graph_value(n: int, k: int, alpha: Array, scale: Array, *rest: Any) -> Array:
-    return smoothed_cotangent(n, k, alpha, scale, *rest[-2:])
 
 
 def _target(rng: np.random.Generator, n: int, k: int) -> Array:
@@ -174,7 +168,7 @@ _NAMES = (
     Name(
         "smoothedLossCotGraph",
         f"(N K : Nat) {_TAKES} : SHlo (N * (1 * K))",
-        value=_graph_value,
+        value=lambda n, k, alpha, scale, *rest: smoothed_cotangent(n, k, alpha, scale, *rest[-2:]),
         inert=_STRINGS,
     ),
     Name("softCE", "(K : Nat) (t z : Vec K) : ℝ", value=lambda k, t, z: cross_entropy(t, z)),

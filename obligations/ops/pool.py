@@ -20,8 +20,8 @@ from obligations.ops.base import (
     Operation,
     Placed,
 )
-from obligations.ops.core import align, join, split
-from obligations.ops.layer import taps
+from obligations.ops.convolutional import taps
+from obligations.ops.core import align, by_example, join, split
 
 
 def _padded(c: int, h: int, w: int, x: Array) -> Array:
@@ -89,9 +89,8 @@ def _gap(dims: Mapping[str, int], x: Array) -> tuple[Array, Array]:
 
 
 def _run_max(dims: Mapping[str, int], params: Mapping[str, Array], x: Array) -> Array:
-    rows = x.reshape(*x.shape[:-1], dims["N"], -1)
-    y = max_pool(dims["c"], dims["h"], dims["w"], rows)
-    return y.reshape(*x.shape[:-1], -1)
+    c, h, w = dims["c"], dims["h"], dims["w"]
+    return by_example(dims["N"], lambda rows: max_pool(c, h, w, rows), x)
 
 
 def _max_back(n: int, c: int, h: int, w: int, x: Array, dy: Array) -> Array:
@@ -108,11 +107,6 @@ def average(c: int, h: int, w: int, x: Array) -> Array:
 def average_back(h: int, w: int, dy: Array) -> Array:
     """``dy / (h · w)`` at every row and column."""
     return np.repeat(dy / (h * w), h * w, axis=-1)
-
-
-def _run_average(dims: Mapping[str, int], params: Mapping[str, Array], x: Array) -> Array:
-    # Batch and channel are adjacent, so that the batch is so many more channels.
-    return average(dims["N"] * dims["c"], dims["h"], dims["w"], x)
 
 
 MAX_POOL = Operation(
@@ -144,7 +138,8 @@ AVERAGE_POOL = Operation(
     inputs=(Input("x", ("c", "h", "w")),),
     output=("c",),
     forward="batchMap N (globalAvgPoolFlat c h w) x",
-    run=_run_average,
+    # Batch and channel are adjacent, so that the batch is so many more channels.
+    run=lambda dims, params, x: average(dims["N"] * dims["c"], dims["h"], dims["w"], x),
     backward=(
         Backward(
             token="gapBackBatched",

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, fields
-from functools import cache, cached_property, wraps
+from dataclasses import fields
+from functools import cache, wraps
 from importlib import import_module
 from types import MappingProxyType
 from typing import Any, ParamSpec, TypeVar
@@ -50,6 +50,10 @@ _FAMILIES = (
 )
 
 
+Table = tuple[Family, ...]
+"""The families, those that are added last."""
+
+
 def _table(entries: Iterable[tuple[_Key, _Value]]) -> Mapping[_Key, _Value]:
     table: dict[_Key, _Value] = {}
     for key, value in entries:
@@ -59,74 +63,16 @@ def _table(entries: Iterable[tuple[_Key, _Value]]) -> Mapping[_Key, _Value]:
     return MappingProxyType(table)
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
-    """What the families contribute, by name."""
-
-    families: tuple[Family, ...]
-
-    @cached_property
-    def operations(self) -> Mapping[tuple[str, int, Padding | None], Operation]:
-        """Every operation by ``(word, stride, padding)``."""
-        return _table((op.key, op) for f in self.families for op in f.operations)
-
-    @cached_property
-    def names(self) -> Mapping[str, Name]:
-        """Every constant of the Lean library, as a tie file spells it."""
-        return _table((name.name, name) for f in self.families for name in f.names)
-
-    @cached_property
-    def stages(self) -> tuple[Stage, ...]:
-        """Every named composition of operations."""
-        return tuple(stage for f in self.families for stage in f.stages)
-
-    @cached_property
-    def definitions(self) -> Mapping[str, FileDefinition]:
-        """The definitions a tie file makes itself, by name."""
-        return _table((d.name, d) for f in self.families for d in f.definitions)
-
-    @cached_property
-    def optimizers(self) -> Mapping[str, Optimizer]:
-        """Every optimizer by its word."""
-        return _table((o.word, o) for f in self.families for o in f.optimizers)
-
-    @cached_property
-    def losses(self) -> Mapping[str, Loss]:
-        """Every loss by the words that a description may begin with."""
-        return _table((words, x) for f in self.families for x in f.losses for words in x.says)
-
-    @cached_property
-    def conventions(self) -> Mapping[str, Convention]:
-        """What a description may state, by name; the loss may be any of the table."""
-        own = [c for f in self.families for c in f.conventions]
-        return _table((c.name, c) for c in (*own, convention(tuple(self.losses))))
-
-    @cached_property
-    def precisions(self) -> Mapping[str, Precision]:
-        """The values of the setting every net has, the default first."""
-        return _table((p.word, p) for f in self.families for p in f.precisions)
-
-    @cached_property
-    def by_token(self) -> Mapping[str, tuple[tuple[Operation, Backward], ...]]:
-        """The steps a render's backward token can stand for; none for the fan-in ``addVB``."""
-        table: dict[str, tuple[tuple[Operation, Backward], ...]] = {JOIN_TOKEN: ()}
-        for op in self.operations.values():
-            for step in op.backward:
-                if step.token is not None:
-                    table[step.token] = (*table.get(step.token, ()), (op, step))
-        return MappingProxyType(table)
-
-
 @cache
 def _own() -> Table:
     modules = (import_module(f"obligations.ops.{name}") for name in _FAMILIES)
-    return Table(tuple(module.FAMILY for module in modules))
+    return tuple(module.FAMILY for module in modules)
 
 
 _ADDED: ContextVar[Table | None] = ContextVar("table", default=None)
 
 
-def current() -> Table:
+def _current() -> Table:
     """The table as it is here and now."""
     return _ADDED.get() or _own()
 
@@ -137,7 +83,7 @@ def per_table(build: Callable[_P, _Value]) -> Callable[_P, _Value]:
 
     @wraps(build)
     def kept(*args: _P.args, **kwargs: _P.kwargs) -> _Value:
-        table = current()
+        table = _current()
         key = (id(table), *args, *kwargs.items())
         if key not in made:
             # The table is kept beside the value, so that no other one takes its number.
@@ -154,18 +100,13 @@ Entry = (
 
 
 @contextmanager
-def extended(*entries: Entry) -> Iterator[Table]:
-    """A table with more entries, for as long as the context lasts.
+def extended(*entries: Entry) -> Iterator[None]:
+    """The table with more entries after its own, for as long as the context lasts.
 
     Parameters
     ----------
     entries
         Records of the table; a whole :class:`Family` at once where there are several.
-
-    Yields
-    ------
-    Table
-        The table with the entries after its own.
 
     Raises
     ------
@@ -188,19 +129,19 @@ def extended(*entries: Entry) -> Iterator[Table]:
     for f in fields(Family):
         kind = f.metadata["of"]
         single[f.name] = tuple(e for e in entries if isinstance(e, kind))
-    table = Table((*current().families, *families, Family(**single)))
-    for f in fields(Family):
-        getattr(table, f.name)  # two entries of one key are told here
-    token = _ADDED.set(table)
+    token = _ADDED.set((*_current(), *families, Family(**single)))
     try:
-        yield table
+        for keyed in (operations, names, definitions, losses, conventions, precisions, optimizers):
+            keyed()  # two entries of one key are told here
+        yield
     finally:
         _ADDED.reset(token)
 
 
+@per_table
 def operations() -> Mapping[tuple[str, int, Padding | None], Operation]:
     """Every operation by ``(word, stride, padding)``."""
-    return current().operations
+    return _table((op.key, op) for f in _current() for op in f.operations)
 
 
 def lookup(word: str, stride: int = 1, padding: Padding | None = None) -> Operation | None:
@@ -214,41 +155,55 @@ def words() -> tuple[str, ...]:
     return tuple(dict.fromkeys(op.word for op in operations().values() if not op.is_sum))
 
 
+@per_table
 def names() -> Mapping[str, Name]:
     """Every constant of the Lean library the table knows, as a tie file spells it."""
-    return current().names
+    return _table((name.name, name) for f in _current() for name in f.names)
 
 
+@per_table
 def stages() -> tuple[Stage, ...]:
     """Every named composition of operations."""
-    return current().stages
+    return tuple(stage for f in _current() for stage in f.stages)
 
 
+@per_table
 def definitions() -> Mapping[str, FileDefinition]:
     """The definitions a tie file makes itself, by name."""
-    return current().definitions
+    return _table((d.name, d) for f in _current() for d in f.definitions)
 
 
+@per_table
 def optimizers() -> Mapping[str, Optimizer]:
     """Every optimizer by its word."""
-    return current().optimizers
+    return _table((o.word, o) for f in _current() for o in f.optimizers)
 
 
+@per_table
 def losses() -> Mapping[str, Loss]:
     """Every loss by the words that a description may begin with."""
-    return current().losses
+    return _table((words, x) for f in _current() for x in f.losses for words in x.says)
 
 
+@per_table
 def conventions() -> Mapping[str, Convention]:
     """What a description may state, by name; the loss may be any of the table."""
-    return current().conventions
+    own = [c for f in _current() for c in f.conventions]
+    return _table((c.name, c) for c in (*own, convention(tuple(losses()))))
 
 
+@per_table
 def precisions() -> Mapping[str, Precision]:
     """The values of the setting every net has, the default first."""
-    return current().precisions
+    return _table((p.word, p) for f in _current() for p in f.precisions)
 
 
+@per_table
 def by_token() -> Mapping[str, tuple[tuple[Operation, Backward], ...]]:
     """The steps a render's backward token can stand for; none for the fan-in ``addVB``."""
-    return current().by_token
+    table: dict[str, tuple[tuple[Operation, Backward], ...]] = {JOIN_TOKEN: ()}
+    for op in operations().values():
+        for step in op.backward:
+            if step.token is not None:
+                table[step.token] = (*table.get(step.token, ()), (op, step))
+    return MappingProxyType(table)

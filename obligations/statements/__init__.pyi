@@ -9,6 +9,7 @@ from .dag import (
     Forward as Forward,
     Step as Step,
     certify as certify,
+    chosen as chosen,
     compare as compare,
     forward as forward,
     sources_of as sources_of,

@@ -46,7 +46,6 @@ class BlockTerms:
         self.block = section.block
         self.kind = section.first
         self.fwd = section.forwards[self.kind.name]
-        self.speller = Speller(self.fwd, {}, {})
         self.named: dict[str, Definition] = {}
         self.speller = Speller(self.fwd, self._abbreviations(), {})
 
@@ -94,11 +93,7 @@ class BlockTerms:
         return fill(parameter.of.type, {k: dim(v) for k, v in site.axes.items()})
 
     def option_binders(self) -> list[tuple[str, s.Term]]:
-        return [
-            (o.binder, o.type)
-            for o in self.net.options
-            if o.where == self.block.name and self.net.settings[o.name] != o.values[0]
-        ]
+        return [(o.binder, o.type) for o in self.net.on if o.where == self.block.name]
 
     def input_binder(self) -> tuple[str, s.Term]:
         return self.block.input, vec(self.block.input_shape)
@@ -153,7 +148,8 @@ class BlockTerms:
         out = []
         for site, name in self.block.abbreviations.items():
             groups, _ = self.frame(self.values(incoming=False), None)
-            body = self.speller.without(site).value(site)
+            others = {k: v for k, v in self.speller.definitions.items() if k != site}
+            body = replace(self.speller, definitions=others).value(site)
             out.append(
                 self.obligation(
                     "value",
@@ -214,16 +210,10 @@ class BlockTerms:
         """Chain values that get a definition: what a parameter reads, and at the ends all."""
         if self.block.cotangents.labels:
             labelled = self.block.cotangents.labels
-            return [
-                n.name for n in self.emitted.nodes.values() if n.at in labelled and self._labels(n)
-            ]
+            nodes = (n for n in self.emitted.nodes.values() if n.at in labelled)
+            return [n.name for n in nodes if self.last_at(n.at) == n.name]
         read = {r.cotangent for r in self.emitted.reads.values()}
         return [n for n in self.emitted.nodes if n in read]
-
-    def _labels(self, node: Step | FanIn) -> bool:
-        """Whether ``node`` is the last chain value at its site (a site may have two)."""
-        same = [n.name for n in self.emitted.nodes.values() if n.at == node.at]
-        return same[-1] == node.name
 
     def last_at(self, site: str) -> str:
         """The chain value that is the whole cotangent at a site: the last one there."""
@@ -308,12 +298,12 @@ class BlockTerms:
 
     def _positivity(self) -> dict[str, str]:
         """For loose parameters: the proof binder of each ε, by the ε's binder."""
-        out = {}
-        for hypothesis in self.block.positive:
-            if not hypothesis.predicate:
-                for _, site in hypothesis.fields:
-                    out[self.epsilon(site).lean] = hypothesis.binder
-        return out
+        return {
+            self.epsilon(site).lean: hypothesis.binder
+            for hypothesis in self.block.positive
+            if not hypothesis.predicate
+            for _, site in hypothesis.fields
+        }
 
     def epsilon(self, site: str) -> Parameter:
         """The untrained field of a BatchNorm site."""
@@ -372,8 +362,3 @@ class BlockTerms:
         entries += smooth
         groups, _ = self.frame(entries, None)
         return groups
-
-    # -- bundles ---------------------------------------------------------------------------
-
-
-# -- the whole net -----------------------------------------------------------------------------

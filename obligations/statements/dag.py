@@ -33,6 +33,7 @@ from obligations.description import (
     Kind,
     Operand,
     Parameter,
+    Read,
     Shape,
     Site,
     Statement,
@@ -164,7 +165,9 @@ class Certified:
             parts = self.parts(name)
             for part in parts:
                 if part[0] == "step":
-                    self._add_step(graph, part, name)
+                    site = fwd.layer(part[1])
+                    graph.add_node(part, **_step(site, part[2], name, fwd))
+                    _connect(graph, self.at(site.name), part)
             if len(parts) > 1:
                 graph.add_node(("sum", name), at=name, shape=fwd.shape(name))
                 for place, part in enumerate(parts):
@@ -177,12 +180,6 @@ class Certified:
         ends = [n for n in graph if n[0] in ("read", HANDED[0])]
         wanted = {START, *ends}.union(*(nx.ancestors(graph, n) for n in ends))
         self.graph: nx.MultiDiGraph = graph.subgraph(wanted).copy()
-
-    def _add_step(self, graph: nx.MultiDiGraph, key: Key, name: str) -> None:
-        _, at, symbol = key
-        site = self.fwd.layer(at)
-        graph.add_node(key, **_step(site, site.operation, symbol, name, self.fwd))
-        _connect(graph, self.at(site.name), key)
 
     def parts(self, name: str) -> tuple[Key, ...]:
         """What adds up to the cotangent at a site or the input, in forward order of the readers."""
@@ -215,10 +212,9 @@ def _connect(graph: nx.MultiDiGraph, source: Key | None, target: Key) -> None:
         graph.add_edge(source, target, 0)
 
 
-def _step(
-    site: Site, operation: Operation, symbol: str, at: str, fwd: Forward
-) -> dict[str, object]:
+def _step(site: Site, symbol: str, at: str, fwd: Forward) -> dict[str, object]:
     """The attributes of a site's step to the input ``symbol``, which reads ``at``."""
+    operation = site.operation
     step = operation.step(symbol)
     own = {p.symbol: p.render for p in site.parameters}
     read = dict(site.operands())
@@ -296,26 +292,18 @@ class FanIn:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadOf:
-    """Which chain value a parameter's gradient node reads."""
-
-    parameter: str
-    cotangent: str
-    span: Span
-
-
-@dataclass(frozen=True, slots=True)
 class Emitted:
     """A render chain, resolved.
 
-    ``nodes`` are in textual order; ``output`` is the block-input cotangent, ``None`` where the
+    ``nodes`` are in textual order; ``reads`` say which chain value each parameter's gradient node
+    reads, by parameter; ``output`` is the block-input cotangent, ``None`` where the
     render stops before it (a stem). ``family`` is what the render says of its strided gradient
     nodes.
     """
 
     nodes: Mapping[str, Step | FanIn]
     output: str | None
-    reads: Mapping[str, ReadOf]
+    reads: Mapping[str, Read]
     family: str | None
     span: Span
 
@@ -402,7 +390,8 @@ def unrolled(emitted: Emitted, name: str) -> tuple[object, ...]:
     return made[name]
 
 
-def _choose(value: Call | Choice | Operand, flags: Mapping[str, bool]) -> Call | Operand:
+def chosen(value: Call | Choice | Operand, flags: Mapping[str, bool]) -> Call | Operand:
+    """What a statement's value is under ``flags``."""
     while isinstance(value, Choice):
         value = value.then if flags.get(value.flag, False) else value.otherwise
     return value
@@ -442,9 +431,10 @@ class _Resolver:
                 continue
             site = self.fwd.parameters[next(iter(weights.values()))].site
             self.places[name] = self._of_weight(site, call)
+        groups = ((name, group.whole) for name, group in self.fwd.groups.items())
         free = [
             (at, step)
-            for at, site in [*reversed(tuple(self.fwd.sites.items())), *self._groups()]
+            for at, site in [*reversed(tuple(self.fwd.sites.items())), *groups]
             for step in site.operation.backward or _unrendered(site)
             if not any(site.operation.reads(o) == "parameter" for o in step.operands)
         ]
@@ -458,10 +448,6 @@ class _Resolver:
                     f"{name} = {call.token} reverses no operation of the forward: "
                     f"its operations without a weight are taken in order and run out here",
                 )
-
-    def _groups(self) -> Iterator[tuple[str, Site]]:
-        for name, group in self.fwd.groups.items():
-            yield name, group.whole
 
     def _of_weight(self, site: str, call: Call) -> _Place:
         """The step of a site, or of the group it is in, that has the call's token."""
@@ -549,7 +535,7 @@ def resolve(fwd: Forward, flags: Mapping[str, bool], source: Source) -> Emitted:
     alias: dict[str, str] = {INCOMING: INCOMING}
     calls: dict[str, tuple[Statement, Call]] = {}
     for statement in chain.statements:
-        value = _choose(statement.value, flags)
+        value = chosen(statement.value, flags)
         if isinstance(value, Operand):
             alias[statement.name] = alias.get(value.text, value.text)
         else:
@@ -585,10 +571,8 @@ def resolve(fwd: Forward, flags: Mapping[str, bool], source: Source) -> Emitted:
     _in_order(ordered, fwd, source)
     last = named(chain.statements[-1].name) if chain.statements else INCOMING
     output = last if last in ordered and ordered[last].at == fwd.block.input else None
-    reads_ = {
-        r.parameter: ReadOf(r.parameter, named(r.cotangent), r.cotangent_span) for r in chain.reads
-    }
-    return Emitted(ordered, output, reads_, chain.family, chain.span)
+    read = {r.parameter: replace(r, cotangent=named(r.cotangent)) for r in chain.reads}
+    return Emitted(ordered, output, read, chain.family, chain.span)
 
 
 def _in_order(nodes: Mapping[str, Step | FanIn], fwd: Forward, source: Source) -> None:
@@ -618,13 +602,9 @@ def _written(
     operation: Operation, step: Backward, call: Call
 ) -> tuple[dict[str, str], dict[str, str]]:
     """The saved activations and the weights a call names, by symbol."""
-    saved: dict[str, str] = {}
-    weights: dict[str, str] = {}
-    for symbol, operand in zip(step.operands, call.operands, strict=False):
-        into = {"input": saved, "parameter": weights}.get(operation.reads(symbol))
-        if into is not None:
-            into[symbol] = operand.text
-    return saved, weights
+    written = {s: o.text for s, o in zip(step.operands, call.operands, strict=False)}
+    saved = {s: text for s, text in written.items() if operation.reads(s) == "input"}
+    return saved, {s: text for s, text in written.items() if operation.reads(s) == "parameter"}
 
 
 def _align(
@@ -750,7 +730,7 @@ class _Comparison:
     def step(self, node: Step) -> Iterator[Difference]:
         """How a step differs in its token, what it saves and names, and what it reads."""
         site = self.fwd.layer(node.site)
-        due = _step(site, site.operation, node.step.input, node.at, self.fwd)
+        due = _step(site, node.step.input, node.at, self.fwd)
         have = self.have.nodes[self.keys[node.name]]
         if have["token"] != due["token"]:
             token = due["token"]
@@ -874,7 +854,7 @@ class _Comparison:
             return
         if read.cotangent != right:
             yield Difference(
-                read.span,
+                read.cotangent_span,
                 f"{parameter} reads {self.describe(read.cotangent)}; "
                 f"the forward makes it {right or 'a value the chain lacks'} (at {site})",
                 parameter,
@@ -886,7 +866,7 @@ class _Comparison:
         if due != have:
             said = have or "no family of"
             yield Difference(
-                read.span,
+                read.cotangent_span,
                 f"the render has {said} gradient nodes at strided layers; "
                 f"{parameter}'s layer is padded {due}",
                 parameter,

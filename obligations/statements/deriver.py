@@ -35,7 +35,7 @@ class Deriver(BlockTerms):
             if read.cotangent != INCOMING and site not in self.block.cotangents.labels:
                 raise InputError(
                     self.net.source,
-                    read.span,
+                    read.cotangent_span,
                     f"{read.parameter} reads the cotangent at {site}, which has no name: the line "
                     f"`cotangents {self.block.cotangents.prefix}` leaves it out",
                 )
@@ -61,10 +61,9 @@ class Deriver(BlockTerms):
     def _input(self, kind: Kind) -> list[Obligation]:
         fwd, emitted = self.section.forwards[kind.name], self.section.emitted[kind.name]
         tie = kind.input
-        out: list[Obligation] = []
         if tie is not None and tie.of is not None:
-            out += self._past_the_render(kind)
-            return out
+            return self._past_the_render(kind)
+        out: list[Obligation] = []
         if not self.block.cotangents.labels and emitted.output is not None:
             name = f"{self.block.cotangents.prefix}In" if tie is None else tie.definition
             body = self.term(emitted.output, emitted, fwd, spell_out=True)
@@ -117,11 +116,10 @@ class Deriver(BlockTerms):
         self,
     ) -> tuple[list[tuple[str, s.Term | None, s.Term]], dict[str, str], dict[str, str]]:
         """The lets of a bundle, and the names they give to sites and to chain values."""
-        saved = list(self.block.saved)
         bound: list[tuple[str, s.Term | None, s.Term]] = []
         let_names: dict[str, str] = {}
-        for let_name, site in saved:
-            speller = self.speller.with_lets(let_names)
+        for let_name, site in self.block.saved:
+            speller = replace(self.speller, lets=let_names)
             bound.append((let_name, None, speller.value(site)))
             let_names = {**let_names, site: let_name}
         cotangent_lets: dict[str, str] = {}
@@ -173,10 +171,8 @@ class Deriver(BlockTerms):
         body = s.lets(bound, s.conjunction(clauses))
         used = s.free_names(body)
         values = self.values()
-        flagged = FLAG in used
-        if flagged:
-            position = len(self.parameter_binders())
-            values.insert(position, (FLAG, s.BOOL))
+        if FLAG in used:
+            values.insert(len(self.parameter_binders()), (FLAG, s.BOOL))
         strings = tuple(x for x in STRINGS if x in used)
         groups, arguments = self.frame(values, None, strings)
         pins = {k: s.Num(v) for k, v in self.block.bundle_pins.items()}
@@ -227,7 +223,7 @@ class Deriver(BlockTerms):
                 if unrolled(emitted, read.cotangent) != wanted[parameter]:
                     raise InputError(
                         self.net.source,
-                        read.span,
+                        read.cotangent_span,
                         f"{self.block.bundle} stands for {first.name} and {kind.name}, "
                         f"but {parameter} reads another cotangent in each",
                     )
@@ -239,7 +235,7 @@ class Deriver(BlockTerms):
         let_names: Mapping[str, str],
         cotangent_lets: Mapping[str, str],
     ) -> tuple[s.Term, tuple[s.Term, str | None], Slot]:
-        speller = self.speller.with_lets(let_names)
+        speller = replace(self.speller, lets=let_names)
         parameters = {p.symbol: p for p in site.parameters}
         covered = [parameters[c].render for c in clause.covers]
         reads = {self.emitted.reads[c].cotangent for c in covered}
@@ -281,12 +277,8 @@ class Deriver(BlockTerms):
 
 
 def _without(groups: tuple[s.Binder, ...], names: set[str]) -> tuple[s.Binder, ...]:
-    out = []
-    for group in groups:
-        kept = tuple(n for n in group.names if n not in names)
-        if kept:
-            out.append(replace(group, names=kept))
-    return tuple(out)
+    kept = (replace(g, names=tuple(n for n in g.names if n not in names)) for g in groups)
+    return tuple(g for g in kept if g.names)
 
 
 def _lemma_names(terms: Iterable[s.Term]) -> list[str]:

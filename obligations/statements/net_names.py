@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from obligations.description import Block, Kind, Net, size_at
 from obligations.errors import ObligationsError
-from obligations.lean import Declaration, Signature, syntax as s
+from obligations.lean import Declaration, syntax as s
 from obligations.ops import Entry
 from obligations.statements.block import BlockTerms
 from obligations.statements.dag import forward
@@ -146,10 +146,9 @@ def _widths(
         return dict(zip(block.widths, found, strict=True))
     deriver = BlockTerms.plain(net, block)
     out: dict[str, int] = {}
-    for group in block.loose:
-        for name, weight in group:
-            declared = dict(deriver.parameter_binders())[name]
-            _match(declared, fields[weight], out)
+    declared = dict(deriver.parameter_binders())
+    for name, weight in (pair for group in block.loose for pair in group):
+        _match(declared[name], fields[weight], out)
     for size, have in zip(block.input_shape, shape, strict=False):
         if str(size) in block.widths:
             out.setdefault(str(size), have)
@@ -163,9 +162,8 @@ def _match(pattern: s.Term, found: s.Term, out: dict[str, int]) -> None:
                 out[p.name] = f.value
 
 
-def _entry(groups: tuple[s.Binder, ...], type_: s.Term, body: s.Term | None = None) -> Entry:
-    signature: Signature = (groups, type_)
-    return lambda: (signature, body)
+def _entry(groups: tuple[s.Binder, ...], type_: s.Term) -> Entry:
+    return lambda: ((groups, type_), None)
 
 
 def net_entries(net: Net, by: Narrow = TRUE_SIZE) -> dict[str, Entry]:
@@ -226,21 +224,13 @@ def _block_entries(net: Net, block: Block) -> dict[str, Entry]:
 
 def _off_kinks(deriver: BlockTerms, name: str) -> s.Term:
     """``∀ i, v i ≠ 0`` for the value at a site, at every kink of what reads it."""
-    return _off_kinks_of(deriver, name, deriver.speller.spelled_out().value(name))
-
-
-def _off_kinks_of(deriver: BlockTerms, name: str, value: s.Term) -> s.Term:
+    value = replace(deriver.speller, definitions={}).value(name)
     readers = (site.operation for site, _ in deriver.fwd.consumers(deriver.fwd.real(name)))
     kinks = {k for operation in readers for k in operation.kinks}
     entry = s.App(value.fn, (*value.args, s.Ident("i"))) if isinstance(value, s.App) else value
     parts = [s.Bin("≠", entry, s.Num(int(k))) for k in sorted(kinks)]
     index = s.Binder(("i",), s.app("Fin", batched(deriver.fwd.shape(name))))
     return s.Bind("∀", (index,), s.conjunction(parts))
-
-
-def graph_statement(lemma: str) -> str:
-    """The tool's own name for what a graph lemma states."""
-    return f"{lemma}.statement"
 
 
 def _graph_entries(deriver: BlockTerms, kind: Kind) -> dict[str, Entry]:
@@ -267,13 +257,11 @@ def _graph_entries(deriver: BlockTerms, kind: Kind) -> dict[str, Entry]:
                 values.append((f"h{q.lean}", s.Bin("<", s.Num(0), s.Ident(q.lean))))
     values += [deriver.input_binder(), ("e", hlo(deriver.fwd.shape(deriver.fwd.output)))]
     for field, site_name in block.smooth.fields:
-        spelled = deriver.speller.spelled_out().value(site_name)
-        statement = _off_kinks_of(deriver, site_name, spelled)
-        values.append((field, s.substitute(statement, loose)))
+        values.append((field, s.substitute(_off_kinks(deriver, site_name), loose)))
     sizes = [(n, s.NAT) for n, _ in deriver.sizes()]
     implicit = binders([*sizes, *[(w, s.NAT) for w in block.widths]], "{")
     explicit = binders(values)
-    own = graph_statement(kind.graph.name)
+    own = f"{kind.graph.name}.statement"
     arguments = [v for v, _ in values]
     return {
         own: _entry((*implicit, *explicit), s.PROP),
@@ -281,41 +269,28 @@ def _graph_entries(deriver: BlockTerms, kind: Kind) -> dict[str, Entry]:
     }
 
 
-def certificate_forward(certificate: str) -> str:
-    """The tool's own name for the function a certificate is about."""
-    return f"{certificate}.forward"
-
-
 def _certificate_entries(deriver: BlockTerms, kind: Kind) -> dict[str, Entry]:
     """A certificate and the block's forward it is about (the tool's own name for it)."""
     block = deriver.block
     assert kind.certificate is not None
-    forward = certificate_forward(kind.certificate)
+    forward = f"{kind.certificate}.forward"
     out_type = vec(deriver.fwd.shape(deriver.fwd.output))
     values = deriver.values(incoming=False)
     groups, explicit = deriver.frame(values, None)
-    plain = tuple(groups)
     function = s.app(forward, *explicit[:-1])
     if kind.certificate_global:
         # A global certificate takes no input.
         kept, _ = deriver.frame(values[:-1], None)
         missing = [w for w in deriver.widths() if w not in {n for g in kept for n in g.names}]
-        kept = _with_implicit(kept, missing)
+        kept = (kept[0], *binders([(n, s.NAT) for n in missing], "{"), *kept[1:])
         cert: tuple[tuple[s.Binder, ...], s.Term] = (kept, s.app("HasVJP", function))
     else:
         cert = (
             deriver.tie_binders(incoming=False),
             s.app("HasVJPAt", function, block.input),
         )
-    out = {forward: (plain, out_type), kind.certificate: cert}
+    out = {forward: (groups, out_type), kind.certificate: cert}
     return {name: _entry(*_at_pattern(deriver, kind, signature)) for name, signature in out.items()}
-
-
-def _with_implicit(groups: tuple[s.Binder, ...], names: list[str]) -> tuple[s.Binder, ...]:
-    if not names:
-        return groups
-    extra = binders([(n, s.NAT) for n in names], "{")
-    return (groups[0], *extra, *groups[1:])
 
 
 def _at_pattern(

@@ -7,7 +7,6 @@ fan-in, a ``calc`` where a graph lemma covers a part of the chain only.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from obligations.description import Graph, Kind
@@ -168,13 +167,9 @@ def composed_graph(d: BlockTerms, kind: Kind, graph: Graph) -> list[Obligation]:
     p = d.block.record[0]
     rename = {d.block.input: s.Ident("x")}
     seed: s.Term = s.Ident("e")
-    at = replace(d.speller)
     for stage, sites in reversed(tiles):
-        values: dict[str, s.Term] = {}
-        for site in sites:
-            values |= at.symbols(site)
-        arguments = stage_arguments(stage.lean, values)
-        x = s.substitute(at.value(sites[0].inputs[0]), rename)
+        arguments = stage_arguments(stage.lean, d.speller.together(sites))
+        x = s.substitute(d.speller.value(sites[0].inputs[0]), rename)
         assert stage.graph is not None
         seed = s.app(stage.graph, *arguments, x, seed)
     sizes = tuple(n for n, _ in d.sizes())
@@ -195,9 +190,7 @@ def composed_graph(d: BlockTerms, kind: Kind, graph: Graph) -> list[Obligation]:
     smooth_at = {site: f for f, site in d.block.smooth.fields}
     witnesses: list[s.Term] = []
     for stage, sites in tiles:
-        values = {}
-        for site in sites:
-            values |= d.speller.symbols(site)
+        values = d.speller.together(sites)
         assert stage.layer is not None
         arguments = stage_arguments(stage.lean, values)
         epsilon = next(x for x in sites if any(not q.trained for q in x.parameters))

@@ -31,8 +31,7 @@ class Section:
 
 def flags_of(net: Net, kind: Kind) -> dict[str, bool]:
     """Every flag a chain may test: the kind's, and each option that is not at its default."""
-    settings = {o.name: net.settings[o.name] != o.values[0] for o in net.options}
-    return {**settings, **kind.flags}
+    return {**{o.name: o in net.on for o in net.options}, **kind.flags}
 
 
 def sections(net: Net) -> dict[str, Section]:

@@ -90,19 +90,6 @@ class Speller:
     definitions: Mapping[str, s.Term]
     lets: Mapping[str, str]
 
-    def with_lets(self, lets: Mapping[str, str]) -> Speller:
-        """The same with sites bound to names."""
-        return Speller(self.fwd, self.definitions, lets)
-
-    def spelled_out(self) -> Speller:
-        """The same with no reducible definition used."""
-        return Speller(self.fwd, {}, self.lets)
-
-    def without(self, site: str) -> Speller:
-        """The same, ``site`` spelled out instead of by its definition."""
-        kept = {k: v for k, v in self.definitions.items() if k != site}
-        return Speller(self.fwd, kept, self.lets)
-
     # -- parts -----------------------------------------------------------------------------
 
     def parameter(self, parameter: Parameter) -> s.Term:
@@ -173,11 +160,15 @@ class Speller:
             out.insert(0, before)
         return tuple(out)
 
-    def _call(self, stage: Stage, sites: tuple[Site, ...], *x: s.Term) -> s.Term:
+    def together(self, sites: Iterable[Site]) -> dict[str, s.Term]:
+        """The values of the symbols of a stage that covers ``sites``."""
         values: dict[str, s.Term] = {}
         for site in sites:
             values |= self.symbols(site)
-        return s.app(fill(stage.lean, values), *x)
+        return values
+
+    def _call(self, stage: Stage, sites: tuple[Site, ...], *x: s.Term) -> s.Term:
+        return s.app(fill(stage.lean, self.together(sites)), *x)
 
     def stages_from_input(self, name: str) -> list[tuple[Stage, tuple[Site, ...]]] | None:
         """The stages from the block's input to ``name``, or ``None`` where they do not tile it."""

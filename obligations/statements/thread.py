@@ -95,12 +95,8 @@ _SAID = {
 }
 
 
-def compare(net: Net, found: Threading) -> list[Difference]:
+def compare(net: Net, found: Threading) -> Iterator[Difference]:
     """Every place where ``found`` is not what the stated forward implies."""
-    return list(_differences(net, found))
-
-
-def _differences(net: Net, found: Threading) -> Iterator[Difference]:
     wanted = certified(net)
     spans: dict[str, Span] = {x.name: x.span for x in net.layers}
     pairs: list[tuple[Handed | Tied, Handed | Tied]] = [

@@ -59,7 +59,6 @@ def derive(
             raise ConventionsDiffer(net, wrong)
     derivers = {name: Deriver(section) for name, section in parts.items()}
     out: list[Obligation] = []
-    bundles: dict[str, Obligation] = {}
     for word, names in net.order:
         for name in names:
             if word == "define":
@@ -70,9 +69,7 @@ def derive(
                 _steps_are_there(deriver.section, {o.name for o in out})
                 out += deriver.cotangents()
             else:
-                definition, theorem = deriver.bundle()
-                bundles[name] = definition
-                out += [definition, theorem]
+                out += deriver.bundle()
     out.append(capstone(net, derivers, threading(net) if thread is None else thread))
     out.append(loss_row(net))
     seen: set[str] = set()

@@ -33,9 +33,7 @@ class WholeNetTerms:
     def options(self) -> list[tuple[str, s.Term]]:
         """Binders of the options that are on, at the net's literal widths."""
         out = []
-        for option in self.net.options:
-            if self.net.settings[option.name] == option.values[0]:
-                continue
+        for option in self.net.on:
             layer = next(x for x in self.net.layers if x.block == option.where)
             out.append((option.binder, s.substitute(option.type, self.sizes(layer))))
         return out
@@ -52,12 +50,9 @@ class WholeNetTerms:
     def forward(self) -> s.Term:
         """The logits of the net."""
         name = self.net.forward.name
-        extra = []
-        for option in self.net.options:
-            if self.net.settings[option.name] != option.values[0]:
-                name = self.net.forward.variants.get(option.name, name)
-                extra.append(option.binder)
-        return s.app(name, "N", "w", *extra, self.net.input)
+        for option in self.net.on:
+            name = self.net.forward.variants.get(option.name, name)
+        return s.app(name, "N", "w", *(o.binder for o in self.net.on), self.net.input)
 
     def logits_type(self) -> s.Term:
         """The type of the logits and of their cotangent."""
@@ -85,11 +80,6 @@ def _input_definition(deriver: Deriver, kind: Kind) -> Definition:
     if emitted.output is None:
         raise ObligationsError(f"the chain of {kind.name} hands on no cotangent")
     return deriver.named[emitted.output]
-
-
-def explicit_names(groups: Iterable[s.Binder]) -> list[str]:
-    """The names of the explicit binders, in order."""
-    return [n for g in groups if g.kind == "(" for n in g.names]
 
 
 def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Obligation:
@@ -122,7 +112,8 @@ def capstone(net: Net, derivers: Mapping[str, Deriver], thread: Threading) -> Ob
         name = deriver.block.name
         if name not in taken:
             bundle, _ = deriver.bundle()
-            taken[name] = explicit_names(bundle.declaration.binders)
+            groups = bundle.declaration.binders
+            taken[name] = [n for g in groups if g.kind == "(" for n in g.names]
         names = taken[name]
         x = s.Ident(net.input) if tied.before is None else whole.before(tied.before)
         values = {deriver.block.input: x, deriver.block.incoming: s.Ident(tied.incoming)}

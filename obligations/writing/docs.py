@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from obligations.description import Block, Choice, Dim, Kind, Operand, Site, Statement
-from obligations.lean import Tactic, syntax as s
+from obligations.description import Block, Dim, Kind, Operand, Site, Statement
+from obligations.lean import syntax as s
 from obligations.statements import (
     INCOMING,
     Derived,
@@ -19,6 +19,7 @@ from obligations.statements import (
     Obligation,
     Section,
     Step,
+    chosen,
     flags_of,
     sources_of,
 )
@@ -76,9 +77,7 @@ def spatial(size: Dim) -> str:
 
 def written(statement: Statement, flags: Mapping[str, bool]) -> str:
     """A render line as the chain has it under ``flags``: ``%dn2 = bnBatchBack(g2, c2)``."""
-    value = statement.value
-    while isinstance(value, Choice):
-        value = value.then if flags.get(value.flag, False) else value.otherwise
+    value = chosen(statement.value, flags)
     if isinstance(value, Operand):
         return f"{statement.name} = {value.text}"
     operands = ", ".join(o.text for o in value.operands)
@@ -327,8 +326,8 @@ class _Writer:
             last = next(k for k, v in block.cotangents.labels.items() if v == tie.of)
             site = section.forwards[kind.name].sites[last]
             text = (
-                f"The render stops at `{last}`. One step more, {_past(site)}, gives the "
-                f"backward of {certificate}"
+                f"The render stops at `{last}`. One step more, back through the {noun(site)}, "
+                f"gives the backward of {certificate}"
             )
         elif first is None:
             text = f"What the block hands on is the backward of its certificate {certificate}"
@@ -341,7 +340,7 @@ class _Writer:
     def _tie_proof(self, section: Section, kind: Kind, o: Obligation) -> str:
         """What is particular about a tie's proof."""
         graph = kind.graph
-        words = _tactic_words(o.declaration.proof)
+        words = [p for t in o.declaration.proof for p in t.pieces if isinstance(p, str)]
         if graph is None:
             return ""
         if graph.up_to is not None:
@@ -451,11 +450,6 @@ class _Writer:
         return f"What the loss sends to the logits{said}. {self.net.loss.says_row} {use}."
 
 
-def _past(site: Site) -> str:
-    """The step through a site that no render line says."""
-    return f"back through the {noun(site)}"
-
-
 def _let_names(o: Obligation, names: Mapping[str, str]) -> dict[str, str]:
     """Chain values to the names that stand for them in a bundle's clauses."""
     assert o.declaration.value is not None
@@ -467,7 +461,3 @@ def _let_names(o: Obligation, names: Mapping[str, str]) -> dict[str, str]:
 def _head(piece: str | s.Term) -> str:
     """The name at the head of an application, without its namespace."""
     return "" if isinstance(piece, str) else s.head(piece).rsplit(".", 1)[-1]
-
-
-def _tactic_words(proof: Iterable[Tactic]) -> list[str]:
-    return [p for t in proof for p in t.pieces if isinstance(p, str)]

@@ -12,6 +12,7 @@ import re
 import secrets
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -105,20 +106,12 @@ def _stamp(net: Net) -> str:
 
 def _parts(derived: Derived) -> Iterator[_Part]:
     docs = docstrings(derived)
-    part: _Part | None = None
-    under: tuple[str, str] | None = None
-    bundles = 0
-    for o in derived.obligations:
-        key = _section_of(o)
-        if part is None or key != under:
-            if part is not None:
-                yield part
-            part, under = _part(derived, *key), key
-            if key[0] == "bundles":
-                part.first = bundles == 0
-                bundles += 1
-        part.declarations.append(_Printed(docs[o.name], declaration(o.declaration)))
-    if part is not None:
+    seen: set[str] = set()
+    for (role, name), group in groupby(derived.obligations, _section_of):
+        part = _part(derived, role, name)
+        part.first = role not in seen
+        seen.add(role)
+        part.declarations += [_Printed(docs[o.name], declaration(o.declaration)) for o in group]
         yield part
 
 

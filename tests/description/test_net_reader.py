@@ -10,9 +10,9 @@ from hypothesis import given, settings, strategies as st
 from lark import Lark
 
 from obligations.description.model import Alias, Block, Net, Site
-from obligations.description.names import lean_name, show_shape
+from obligations.description.names import lean_name, show_shape, symbol
 from obligations.description.parse import _parser
-from obligations.description.reader import dimension, load, net_source, read_net
+from obligations.description.reader import load, net_source, read_net
 from obligations.errors import InputError, ObligationsError, Source
 from obligations.ops import operations
 
@@ -136,9 +136,9 @@ def test_kinds_share_a_block_and_differ_in_the_flag() -> None:
     assert [(a.name, a.of) for a in block.aliases["ExpOnly"]] == [("out", "pn")]
     expand, residual = block.kinds
     assert net.block_of("Resid") == (block, residual)
-    assert expand.pattern == tuple(map(dimension, ("ic", "mid", "oc")))
+    assert expand.pattern == tuple(map(symbol, ("ic", "mid", "oc")))
     assert residual.widths == ("c", "mid")
-    assert residual.pattern == tuple(map(dimension, ("c", "mid", "c")))
+    assert residual.pattern == tuple(map(symbol, ("c", "mid", "c")))
     assert (expand.flags, residual.flags) == ({"skip": False}, {"skip": True})
     assert residual.graph is not None
     assert residual.graph.transitive
@@ -166,7 +166,7 @@ def test_loose_weights_are_found_by_field_or_by_binder() -> None:
         **{"Wd": ("Wd", "fcW"), "bd": ("bd", "fcb")},
     }
     stem = load("mobilenetv2").blocks["stem"]
-    assert stem.sites["stem"][0].axes["kH"] == dimension("kH")
+    assert stem.sites["stem"][0].axes["kH"] == symbol("kH")
     assert stem.bundle_pins == {"kH": 3, "kW": 3}
     assert stem.kinds[0].input is not None
     assert stem.kinds[0].input.of == "C"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, strategies as st
 
 from obligations.lean import syntax as s
-from obligations.lean.core import Names, Outside, Writer, core_text, provided, type_of
+from obligations.lean.core import Names, Writer, core_text, provided, type_of
 from obligations.lean.declaration import Declaration, Tactic
-from obligations.lean.elab import Environment
+from obligations.lean.elab import Environment, OutsideFragment
 from obligations.lean.explicit import agreement
 from obligations.lean.parse import parse_signature, parse_term
 from obligations.lean.proof import proof_term
@@ -112,7 +112,7 @@ def test_the_constant_and_the_field_mentioned_are_told() -> None:
 
 @pytest.mark.parametrize("text", ["n ^ 2", "∏ i : Fin n, f i"])
 def test_what_has_no_core_form_is_said(text: str) -> None:
-    with pytest.raises(Outside):
+    with pytest.raises(OutsideFragment):
         written(text)
 
 
@@ -129,7 +129,7 @@ def test_a_declaration_outside_the_fragment_leaves_the_others() -> None:
     bad = declaration("bad (n : Nat) : Nat", "let m := n; m ^ 2")
     core = core_text([bad, good], env())
     assert list(core.outside) == ["bad"]
-    assert core.outside["bad"].what == "the operator ^"
+    assert core.outside["bad"].message == "the operator ^"
     assert core.text == "def good (n : Nat) : Nat :=\n  Nat.mul n 2\n"
     assert core.region(1).declaration == "good"
     assert all(m.term != s.Ident("m") for m in core.marks)

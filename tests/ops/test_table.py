@@ -21,7 +21,7 @@ from obligations import ops
 from obligations.lean import typed as t
 from obligations.lean.elab import BASE_TYPES, Constant, Environment
 from obligations.lean.parse import parse_signature, parse_term
-from obligations.ops import batchnorm, conv, layer, pool
+from obligations.ops import batchnorm, conv, convolutional, pool
 from obligations.ops.base import Array, Backward, Clause, Input, Operation
 from obligations.ops.core import align
 
@@ -254,7 +254,7 @@ def operands(op: Operation) -> tuple[Input, ...]:
 
     The further ones have symbols of their own here.
     """
-    if not op.variadic:
+    if not op.is_sum:
         return op.inputs
     (first,) = op.inputs
     return tuple(replace(first, symbol=first.symbol + "'" * i) for i in range(3))
@@ -492,7 +492,6 @@ def test_operands_are_symbols_of_the_operation(op: Operation) -> None:
 @each_operation
 def test_every_input_has_one_step_and_a_sum_none(op: Operation) -> None:
     assert [s.input for s in op.backward] == ([] if op.is_sum else [i.symbol for i in op.inputs])
-    assert not op.variadic or op.is_sum
     if op.any_shape:
         assert {len(i.axes) for i in op.inputs} | {len(op.output)} == {1}
     for step in op.backward:
@@ -1085,7 +1084,7 @@ def test_the_other_padding_is_seen(word: str) -> None:
 @pytest.mark.parametrize("word", ["conv", "depthwise"])
 @pytest.mark.parametrize("padding", [None, "XLA"])
 def test_a_shifted_tap_is_seen(word: str, padding: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    original = layer.taps
+    original = convolutional.taps
 
     def shifted(
         k: int, size: int, count: int, stride: int, phase: int
@@ -1093,7 +1092,7 @@ def test_a_shifted_tap_is_seen(word: str, padding: Any, monkeypatch: pytest.Monk
         return original(k, size, count, stride, phase + 1)
 
     op = ops.operations()[word, 1 if padding is None else 2, padding]
-    monkeypatch.setattr(layer, "taps", shifted)
+    monkeypatch.setattr(convolutional, "taps", shifted)
     dims = SIZES
     assert backward_error(op, dims) > RED
     weight = next(e for name, e in node_errors(op, dims).items() if name.startswith("W"))

@@ -18,7 +18,7 @@ from obligations.ledger.tables import columns
 from obligations.resources import built_in_nets
 from obligations.show import Picture, picture, pictures, svg, text
 from obligations.show.lanes import lanes
-from obligations.statements.dag import INCOMING, ReadOf
+from obligations.statements.dag import INCOMING
 from obligations.statements.section import Section, sections
 
 TINY = Path(__file__).resolve().parents[1] / "nets" / "tiny.net"
@@ -253,7 +253,7 @@ def test_every_wrong_read_is_marked_where_it_is_and_nowhere_else() -> None:
     for section, kind, parameter, other in wrong_reads():
         emitted = section.emitted[kind]
         right = emitted.reads[parameter]
-        reads = {**emitted.reads, parameter: ReadOf(parameter, other, right.span)}
+        reads = {**emitted.reads, parameter: dataclasses.replace(right, cotangent=other)}
         broken = dataclasses.replace(emitted, reads=reads)
         found = picture(
             dataclasses.replace(section, emitted={**section.emitted, kind: broken}), kind

@@ -35,7 +35,7 @@ from obligations.ops.base import (
     Stage,
 )
 from obligations.ops.batchnorm import BATCHNORM
-from obligations.ops.core import Certificate, draw_weight, in_turn, join, split
+from obligations.ops.core import Certificate, by_example, draw_weight, in_turn, join, split
 
 # -- the records ----------------------------------------------------------------------------------
 
@@ -246,12 +246,6 @@ def _rounded(rnd: Callable[[Array], Array], v: Array) -> Array:
     return rnd(v.reshape(v.shape[0], -1)).reshape(v.shape)
 
 
-def _by_example(n: int, f: Callable[[Array], Array], x: Array) -> Array:
-    """``f`` of each of ``n`` examples: ``(p, *batch, n * a)`` to ``(p, *batch, n * b)``."""
-    y = f(x.reshape(*x.shape[:-1], n, -1))
-    return y.reshape(*y.shape[:-2], -1)
-
-
 def _dims(layer: Layer, args: tuple[Any, ...], *before: str) -> dict[str, int]:
     """The leading arguments of a name by the size they are: ``before``, then the layer's axes."""
     return dict(zip((*before, *layer.axes), args, strict=False))
@@ -275,7 +269,7 @@ def _forward(layer: Layer) -> Name:
 def _step(layer: Layer) -> Name:
     def value(n: int, *args: Any) -> Array:
         dims, (kernel, _, dy) = _dims(layer, args), args[-3:]
-        return _by_example(n, lambda rows: transposed(layer, dims, kernel, rows), dy)
+        return by_example(n, lambda rows: transposed(layer, dims, kernel, rows), dy)
 
     return Name(layer.step, layer.lean(_STEP), value=value, inert=("b",))
 
@@ -467,7 +461,7 @@ def _clause(layer: Layer, gradient: _Gradient) -> Clause:
 def _operation(layer: Layer) -> Operation:
     def run(dims: Mapping[str, int], params: Mapping[str, Array], x: Array) -> Array:
         kernel, bias = params["W"], params["b"]
-        return _by_example(dims["N"], lambda rows: correlate(layer, dims, kernel, bias, rows), x)
+        return by_example(dims["N"], lambda rows: correlate(layer, dims, kernel, bias, rows), x)
 
     out, into = layer.kernel.channels[0], layer.kernel.channels[-1]
     rows, columns = ("h", "w") if layer.stride == 1 else ("2*h", "2*w")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import click
 
-if TYPE_CHECKING:
-    from obligations.commands.batching import Batch
-    from obligations.confirm import FileLedger
+from obligations import confirm, lean
+from obligations.commands.batching import Batch
+from obligations.ledger import ledger_table, narrow, show, working, worst_of
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -50,17 +50,13 @@ def run(
     *,
     net: str | None,
     names: str | None,
-) -> Iterator[FileLedger]:
+) -> Iterator[confirm.FileLedger]:
     """Check files one by one and print what is found."""
-    from obligations.confirm import NOTHING, check, load_names
-    from obligations.lean import load
-    from obligations.ledger import working
-
-    sources = [load(path) for path in paths]
-    meanings = NOTHING if names is None else load_names(names)
+    sources = [lean.load(path) for path in paths]
+    meanings = confirm.NOTHING if names is None else confirm.load_names(names)
     for source in sources:
         with working(f"checking {source.name}") as progress:
-            found = check(
+            found = confirm.check(
                 source,
                 net=net,
                 names=meanings,
@@ -73,10 +69,8 @@ def run(
         yield found
 
 
-def print_file(found: FileLedger) -> None:
+def print_file(found: confirm.FileLedger) -> None:
     """Print a row per declaration, then what is to be said of each, then the sum."""
-    from obligations.ledger import ledger_table, narrow, show
-
     ledger = found.ledger
     show(ledger_table(found.lines(), narrow=narrow(sys.stdout), name="declaration"))
     for row, place in zip(ledger.rows, found.places, strict=True):
@@ -94,10 +88,8 @@ def print_file(found: FileLedger) -> None:
     click.echo(summary(found))
 
 
-def summary(found: FileLedger) -> str:
+def summary(found: confirm.FileLedger) -> str:
     """The file in a line."""
-    from obligations.ledger import worst_of
-
     ledger = found.ledger
     counts = Counter(row.verdict for row in ledger.rows)
     said = ", ".join(f"{n} {verdict.counted}" for verdict, n in counts.items())

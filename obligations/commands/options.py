@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from obligations.description import Net
+from obligations import description, ops, writing
+from obligations.ledger import plain
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -70,10 +71,7 @@ def writable(inputs: Iterable[str], **outputs: Path | None) -> None:
 def write_json(path: Path | None, found: object) -> None:
     """Write what was found to a file, if there is one to write."""
     if path is not None:
-        from obligations.ledger import plain
-        from obligations.writing import replace_file
-
-        replace_file(path, plain.text(found))
+        writing.replace_file(path, plain.text(found))
 
 
 def once(targets: Sequence[str]) -> tuple[str, ...]:
@@ -97,10 +95,8 @@ def _place(name: str) -> str:
         return name
 
 
-def not_default(found: Net) -> list[str]:
+def not_default(found: description.Net) -> list[str]:
     """The settings of a net that are not at their defaults, as ``key=value``."""
-    from obligations.ops import precisions
-
     defaults = {o.name: o.values[0] for o in found.options}
-    defaults["precision"] = next(iter(precisions()))
+    defaults["precision"] = next(iter(ops.precisions()))
     return [f"{k}={v}" for k, v in found.settings.items() if v != defaults.get(k, v)]

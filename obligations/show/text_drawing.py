@@ -110,7 +110,7 @@ def _row(picture: Picture, row: Row, into: _Column, wide: int | None) -> int:
 
     Parameters stand behind a cotangent at column ``wide``, or where that is ``None`` under it.
     """
-    before = len(into.lines)
+    before, lead = len(into.lines), " " * (2 if wide is None else wide + 2)
     for value in row.values:
         if not value.name:
             into.lines.append([(f"✗ {value.remedies[0]}", "bad")])
@@ -118,32 +118,28 @@ def _row(picture: Picture, row: Row, into: _Column, wide: int | None) -> int:
         into.places[value.name] = len(into.lines)
         line: list[Segment] = [(_called(value), "bad" if value.remedies else "")]
         into.lines.append(line)
-        good = [g for g in picture.reading(value.name) if not g.remedies]
-        bad = [g for g in picture.reading(value.name) if g.remedies]
-        if good:
-            if wide is None:
-                into.lines.append([("  → " + _names(good), "")])
-            else:
-                line.append((" " * (wide - columns(_called(value))) + "  → " + _names(good), ""))
+        reads = _reads(picture, value)
+        if wide is None:
+            into.lines += [reads] if reads else []
+        else:
+            gap = " " * (wide - columns(_called(value)))
+            line += [(gap + said, style) for said, style in reads]
         into.lines += [[(f"✗ {remedy}", "bad")] for remedy in value.remedies]
-        for g in bad:
-            lead = " " * (2 if wide is None else wide + 2)
-            into.lines.append([(f"{lead}→ ✗ {g.parameter} {', '.join(g.remedies)}", "bad")])
+        bad = [g for g in picture.reading(value.name) if g.remedies]
+        into.lines += [_misplaced(f"{lead}→ ", g) for g in bad]
     if not row.values:
         into.lines.append([(row.echo, "soft")])
-    for g in picture.unread(row.site):
-        lead = " " * (2 if wide is None else wide + 2)
-        into.lines.append([(f"{lead}✗ {g.parameter} {', '.join(g.remedies)}", "bad")])
+    into.lines += [_misplaced(lead, g) for g in picture.unread(row.site)]
     return len(into.lines) - before
 
 
 def _reads(picture: Picture, value: Value) -> list[Segment]:
-    good = [g for g in picture.reading(value.name) if not g.remedies]
-    return [("  → " + _names(good), "")] if good else []
+    good = [g.parameter for g in picture.reading(value.name) if not g.remedies]
+    return [(f"  → {', '.join(good)}", "")] if good else []
 
 
-def _names(found: Sequence[Gradient]) -> str:
-    return ", ".join(g.parameter for g in found)
+def _misplaced(lead: str, found: Gradient) -> list[Segment]:
+    return [(f"{lead}✗ {found.parameter} {', '.join(found.remedies)}", "bad")]
 
 
 # -- edges -------------------------------------------------------------------------------------

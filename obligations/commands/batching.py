@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal
 
 import click
 
 from obligations import batch as batches, statements, writing
+from obligations.commands.options import together
 from obligations.errors import ObligationsError
 from obligations.ledger import Ledger, is_terminal
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
-_OPTIONS = (
+options = together(
     click.option(
         "--seeds",
         metavar="K",
@@ -73,6 +72,7 @@ _OPTIONS = (
     ),
     click.option("--junit", metavar="FILE.xml", type=_FILE, help="Write FILE for a CI server."),
 )
+"""The options of a run, given to a command as keywords; see :func:`chosen`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +93,6 @@ class Batch:
         """Whether nothing but seeds and names of rows was chosen."""
         away = self.scheduler is not None or self.results is not None or self.junit is not None
         return self.size == "small" and self.jobs == 1 and not away
-
-
-def options(function: _Function) -> _Function:
-    """The options of a run, given to ``function`` as keywords; see :func:`chosen`."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
 
 
 def chosen(

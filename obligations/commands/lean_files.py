@@ -4,44 +4,38 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Sequence
 
 import click
 
 from obligations import confirm, lean
 from obligations.commands.batching import Batch
+from obligations.commands.options import together
 from obligations.ledger import ledger_table, narrow, show, working, worst_of
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
 
 NOTES = 4
 """How much is printed of one declaration; ``--json`` has all."""
 
 
-def options(function: _Function) -> _Function:
-    """The options for Lean files."""
-    for option in (
-        click.option(
-            "--allow-unknown",
-            is_flag=True,
-            help="For a Lean file: what cannot be evaluated does not fail it.",
-        ),
-        click.option(
-            "--names",
-            metavar="FILE.py",
-            help="For a Lean file: run FILE.py, which gives meanings of library names.",
-        ),
-        click.option(
-            "--net",
-            "net_of_files",
-            metavar="NET",
-            help="For a Lean file: the net it is about (default: found by the names it uses).",
-        ),
-    ):
-        function = option(function)
-    return function
+options = together(
+    click.option(
+        "--net",
+        "net_of_files",
+        metavar="NET",
+        help="For a Lean file: the net it is about (default: found by the names it uses).",
+    ),
+    click.option(
+        "--names",
+        metavar="FILE.py",
+        help="For a Lean file: run FILE.py, which gives meanings of library names.",
+    ),
+    click.option(
+        "--allow-unknown",
+        is_flag=True,
+        help="For a Lean file: what cannot be evaluated does not fail it.",
+    ),
+)
+"""The options for Lean files."""
 
 
 def run(

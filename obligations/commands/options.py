@@ -26,21 +26,29 @@ def _settings(ctx: click.Context, param: click.Parameter, value: Sequence[str]) 
     return out
 
 
-def settings(function: _Function) -> _Function:
-    """``--set KEY=VALUE``, any number of times, as a dictionary."""
-    return click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="KEY=VALUE",
-        callback=_settings,
-        help="Set an option of the net, such as precision=f32.",
-    )(function)
+settings = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_settings,
+    help="Set an option of the net, such as precision=f32.",
+)
+"""``--set KEY=VALUE``, any number of times, as a dictionary."""
+
+net = click.argument("net", metavar="NET")
+"""The argument ``NET``."""
 
 
-def net(function: _Function) -> _Function:
-    """The argument ``NET``."""
-    return click.argument("net", metavar="NET")(function)
+def together(*given: Callable[[_Function], _Function]) -> Callable[[_Function], _Function]:
+    """Several options as one decorator; help lists them in this order."""
+
+    def decorated(function: _Function) -> _Function:
+        for option in reversed(given):
+            function = option(function)
+        return function
+
+    return decorated
 
 
 def writable(inputs: Iterable[str], **outputs: Path | None) -> None:

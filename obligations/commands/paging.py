@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,18 +16,14 @@ from obligations.resources import built_in_nets
 if TYPE_CHECKING:
     from obligations.diff import Comparison
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def html(function: _Function) -> _Function:
-    """``--html FILE``, given to the command as ``html_file``."""
-    return click.option(
-        "--html",
-        "html_file",
-        metavar="FILE",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="Write FILE, one page with the tables, what differs and every block drawn.",
-    )(function)
+html = click.option(
+    "--html",
+    "html_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write FILE, one page with the tables, what differs and every block drawn.",
+)
+"""``--html FILE``, given to the command as ``html_file``."""
 
 
 def chapters(

@@ -77,7 +77,8 @@ def _below(picture: Picture, width: int) -> list[Line]:
     at: list[str] = []
     called = max((columns(_called(v)) for r in picture.rows for v in r.values), default=0)
     names = max(columns(r.site) for r in picture.rows)
-    gutter = _width(_gutter(picture.backward, _numbered(picture), 0, empty=True)[0])
+    every = {v.name: i for i, v in enumerate(v for r in picture.rows for v in r.values) if v.name}
+    gutter = max(map(_width, _gutter(picture.backward, every, max(every.values(), default=0) + 1)))
     reads = max((_width(_reads(picture, v)) for r in picture.rows for v in r.values), default=0)
     wide = called if names + 2 + gutter + called + reads <= width else None
     for row in picture.rows:
@@ -88,10 +89,6 @@ def _below(picture: Picture, width: int) -> list[Line]:
         cell: list[Segment] = [(name + " " * (names + 2 - columns(name)), "soft")]
         out.append(_trimmed([*cell, *a, *b]))
     return out
-
-
-def _numbered(picture: Picture) -> dict[str, int]:
-    return {v.name: i for i, v in enumerate(v for r in picture.rows for v in r.values) if v.name}
 
 
 def _site(row: Row) -> str:
@@ -145,9 +142,7 @@ def _misplaced(lead: str, found: Gradient) -> list[Segment]:
 # -- edges -------------------------------------------------------------------------------------
 
 
-def _gutter(
-    edges: Sequence[Edge], places: Mapping[str, int], count: int, *, empty: bool = False
-) -> list[list[Segment]]:
+def _gutter(edges: Sequence[Edge], places: Mapping[str, int], count: int) -> list[list[Segment]]:
     """The lines of the edges to the left of a column, one entry for each line of it."""
     order = {name: i for i, name in enumerate(sorted(places, key=places.__getitem__))}
     drawn = [e for e in edges if e.source in order and e.target in order]
@@ -156,8 +151,6 @@ def _gutter(
     tracks = dict(zip(far, lanes(spans), strict=True))
     deepest = max(tracks.values(), default=-1) + 1
     width = 2 * (deepest + 1)
-    if empty:
-        return [[(" " * (width + 1), "")]]
     joins = [[0] * width for _ in range(count)]
     bad = [[False] * width for _ in range(count)]
     heads: dict[int, bool] = {}

@@ -86,13 +86,13 @@ def _missing(b: Backward) -> None:
     """Forward parameters no result updates by anything that depends on the loss."""
     f, values = b.forward, b.values
     spines = {_spine(values, r): r for r in reversed(values.returned)}
-    for name, (_, role) in f.param_of.items():
+    for name, (site, role) in f.param_of.items():
         if name in b.gradients or role == "mask":
             continue
         result = spines.get(values.ids[name])
         value = "" if result is None else values.name(result)
         line = f.values.function.operations[-1].line if result is None else values[result].line
-        b.gradients[name] = GradNode("missing", None, None, value, {}, line)
+        b.gradients[name] = GradNode(name, role, "missing", None, None, value, {}, line, site)
 
 
 def _reached(b: Backward, value: int) -> None:
@@ -567,7 +567,7 @@ def _optimizer(
 
 def _gradient(b: Backward, parameter: str, node: int) -> GradNode:
     f, values = b.forward, b.values
-    site, _ = f.param_of.get(parameter, (None, ""))
+    site, role = f.param_of.get(parameter, (None, ""))
     value = values[node]
     shape = values[values.ids[parameter]].view
     whole = trace(values, node, shape, b.cotangents)
@@ -587,12 +587,15 @@ def _gradient(b: Backward, parameter: str, node: int) -> GradNode:
         if attributes["known"]:
             _explain(b, cotangent, node)
     return GradNode(
+        parameter,
+        role,
         kind,
         None if x is None else values.name(x),
         None if cotangent is None else values.name(cotangent),
         value.name,
         attributes,
         inner.line if inner.line and kind in ("conv", "dense") else value.line,
+        site,
     )
 
 
@@ -617,6 +620,7 @@ def _weight_convolution(
     attributes: dict[str, Any] = {
         "element": value.steps[0].operation.result_types[0].element,
         "groups": value.attributes["feature_group_count"],
+        "batch_groups": value.attributes["batch_group_count"],
         "kernel": (),
     }
     if roles is None:

@@ -104,6 +104,7 @@ class FanIn:
 class GradNode:
     """The gradient of one parameter: what it reads and how.
 
+    ``role`` is ``weight``, ``bias``, ``scale`` or ``shift`` of forward ``site``.
     ``kind`` is ``conv``, ``dense``, ``sum`` (of the cotangent), ``scaled sum`` (of the cotangent
     times the normalised input), ``unrecognised``, or ``missing`` (no update of it depends on the
     loss; then ``value`` is the update, or empty). ``x`` is the saved input it reads, ``cotangent``
@@ -111,12 +112,15 @@ class GradNode:
     the chain from the loss reaches.
     """
 
+    parameter: str
+    role: str
     kind: str
     x: str | None
     cotangent: str | None
     value: str
     attributes: Mapping[str, Any]
     line: int
+    site: int | None
 
 
 @dataclass(frozen=True, slots=True)

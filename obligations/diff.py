@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, takewhile, zip_longest
 from typing import Any, Literal
 
 from obligations.errors import Source, Span
@@ -45,6 +45,7 @@ from obligations.lean import (
     walk,
 )
 from obligations.ledger import Column, Table, markdown_lines, plain, unmarked
+from obligations.ops import names
 
 Verdict = Literal[
     "same", "other proof", "same up to", "statement differs", "only in A", "only in B"
@@ -211,8 +212,6 @@ class _Side:
 
     @classmethod
     def of(cls, source: Source) -> _Side:
-        from obligations.ops import names
-
         file = read(source)
         declared = {d.full_name for d in file.declarations if d.name}
         return cls(file, frozenset({*names(), *(canonical(n) for n in declared)}))
@@ -593,12 +592,8 @@ class _Walk:
 
     def raw(self, a: Node, b: Node, pairs: dict[int, int]) -> Difference:
         """Token runs without what they begin and end with in common."""
-        start, stop = 0, 0
-        shortest = min(len(a.parts), len(b.parts))
-        while start < shortest and same(a.parts[start], b.parts[start], pairs):
-            start += 1
-        while stop < shortest - start and same(a.parts[-1 - stop], b.parts[-1 - stop], pairs):
-            stop += 1
+        start = _in_common(a.parts, b.parts, pairs)
+        stop = _in_common(a.parts[start:][::-1], b.parts[start:][::-1], pairs)
         return Difference(
             self.tokens(a, start, len(a.parts) - stop, self.a),
             self.tokens(b, start, len(b.parts) - stop, self.b),
@@ -640,6 +635,12 @@ class _Walk:
                 line = text.count("\n", 0, at) + 1
                 column = at - text.rfind("\n", 0, at)
         return Snippet(line, column, _short(" ".join(words[start:stop])))
+
+
+def _in_common(left: Sequence[Node], right: Sequence[Node], pairs: dict[int, int]) -> int:
+    """How many nodes two sequences begin with in common."""
+    both = takewhile(lambda x: same(*x, pairs), zip(left, right, strict=False))
+    return len(list(both))
 
 
 def _entry_name(entry: Node) -> str:
@@ -707,8 +708,7 @@ def _aligned(
     rows, columns = len(left), len(right)
     if rows * columns > 40_000:
         # Too many to compare each with each: item by item, and the rest at the end.
-        both = list(zip(left, right, strict=False))
-        return [*both, *((x, None) for x in left[columns:]), *((None, y) for y in right[rows:])]
+        return list(zip_longest(left, right))
     score = [[_score(x, y, pairs) for y in right] for x in left]
     best = [[0.0] * (columns + 1) for _ in range(rows + 1)]
     for i in range(rows - 1, -1, -1):

@@ -16,14 +16,29 @@ ROOMS = sorted(p.parent.name for p in PACKAGE.glob("*/__init__.pyi"))
 
 @cache
 def imported(folder: Path) -> tuple[tuple[Path, int, str, str], ...]:
-    """What the modules below a folder import: file, line, module, name."""
-    return tuple(
-        (file, node.lineno, node.module, alias.name)
-        for file in folder.rglob("*.py")
-        for node in ast.walk(ast.parse(file.read_text("utf-8")))
-        if isinstance(node, ast.ImportFrom) and node.module and not node.level
-        for alias in node.names
-    )
+    """What the modules below a folder import: file, line, module, name.
+
+    ``audit.load`` is the name ``load`` of a room that was imported as ``audit``.
+    """
+    found = []
+    for file in folder.rglob("*.py"):
+        nodes = list(ast.walk(ast.parse(file.read_text("utf-8"))))
+        names = [
+            (node, alias)
+            for node in nodes
+            if isinstance(node, ast.ImportFrom) and node.module and not node.level
+            for alias in node.names
+        ]
+        found += [(file, node.lineno, str(node.module), alias.name) for node, alias in names]
+        rooms = {a.asname or a.name: a.name for node, a in names if node.module == PACKAGE.name}
+        found += [
+            (file, node.lineno, f"{PACKAGE.name}.{rooms[node.value.id]}", node.attr)
+            for node in nodes
+            if isinstance(node, ast.Attribute)
+            and isinstance(node.value, ast.Name)
+            and node.value.id in rooms
+        ]
+    return tuple(found)
 
 
 @cache

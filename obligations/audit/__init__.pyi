@@ -1,4 +1,3 @@
-from . import steps as steps
 from .steps import (
     Audit as Audit,
     Row as Row,

@@ -22,7 +22,8 @@ from obligations.audit.forward import (
 from obligations.audit.match import Matching
 from obligations.audit.rows import Ledger, Mismatch, close, difference, text, unless
 from obligations.audit.unroll import Key, LayerAt, Place, kernel_size, window
-from obligations.ops import Formula, Operation
+from obligations.description import census
+from obligations.ops import Formula, Operation, lookup
 from obligations.stablehlo import BackStep, FanIn as Added, GradNode, Pattern, Site
 from obligations.statements import FanIn, Step
 
@@ -138,19 +139,22 @@ def _step(chain: Chain, index: int, node: Step, by_site: Mapping[int, list[BackS
     incoming = chain.value(index, node.incoming)
     found = _choose(chain, index, node, place, incoming, by_site)
     if found is None:
-        line = _read_instead(chain, index, node.name, by_site, incoming)
+        # What is read where the value should be, or the line of what it is made of.
+        read = _consumers(chain, index, node.name, by_site)
+        line = read[0][1] if read else m.line(incoming) or m.function.line
         expected = f"one from {chain.call(incoming)}"
         if incoming is None:
             steps.unknown(where)
         else:
             have = f"no step back through {place.label}"
             steps.count(where, [Mismatch(line, where, have, expected)])
-        chain.define(layer, node.name, node.at, _adopted(chain, index, node.name, by_site))
+        chain.define(layer, node.name, node.at, read[0][0] if read else None)
         return
     chain.steps.add(id(found))
     problems = []
     if incoming is not None and found.incoming != incoming:
-        line = _first_use(chain, found)
+        first = found.attributes["from_line"]
+        line = min(m.reading(found.incoming, first, found.line), default=first)
         problems.append(
             Mismatch(line, where, f"reads {chain.call(found.incoming)}", chain.call(incoming))
         )
@@ -198,22 +202,6 @@ def _choose(
     return options[0] if options else None
 
 
-def _first_use(chain: Chain, found: BackStep) -> int:
-    """The line where a step first uses the cotangent it reads."""
-    first = found.attributes["from_line"]
-    return min(_uses(chain, found.incoming, first, found.line), default=first)
-
-
-def _uses(chain: Chain, value: str, first: int, last: int) -> list[int]:
-    """The lines, from ``first`` to ``last``, of operations that read a value."""
-    m = chain.m
-    return [
-        line
-        for name, line in m.lines.items()
-        if first <= line <= last and value in m.operands.get(name, ())
-    ]
-
-
 def _saved(
     chain: Chain,
     layer: LayerAt,
@@ -239,7 +227,7 @@ def _saved(
         names_of = [n for n, p in owner.tensors.items() if p.render == weight]
         line = found.line
         if found.weight not in (None, names_of[0]):
-            line = max(_uses(chain, str(found.weight), m.line(found.incoming), line), default=line)
+            line = max(m.reading(str(found.weight), m.line(found.incoming), line), default=line)
         chain.out.row("weights of steps").check(
             line, where, f"%{found.weight}", f"%{names_of[0]}", "reads"
         )
@@ -303,27 +291,31 @@ def _of_statistics(
     return out
 
 
+def _geometry(
+    operation: Operation, place: Place, found: BackStep | GradNode, where: str
+) -> list[Mismatch]:
+    """How the convolution a gradient is of stands to the place's: its windows and its kernel."""
+    a, line, size = found.attributes, found.line, kernel_size(place)
+    due = tuple(window(operation, k) for k in size)
+    met = "of a convolution whose first kernel centre meets row"
+    return [
+        *difference(line, where, a["phase"], tuple(d.first for d in due), met),
+        *difference(line, where, a["stride"], tuple(d.step for d in due), "stride"),
+        *difference(line, where, a["dilation"], (1, 1), "dilation"),
+        *difference(line, where, a["kernel"], size, "kernel"),
+    ]
+
+
 def _convolution(
     chain: Chain, operation: Operation, place: Place, site: Site, found: BackStep, where: str
 ) -> None:
     a, line = found.attributes, found.line
-    size = kernel_size(place)
-    due = tuple(window(operation, k) for k in size)
     groups = 1 if "ic" in place.axes else place.axes["c"]
     contracts = groups > 1 or a["contracts"] in ("o", None)
     chain.out.row("input gradients").count(
         where,
         [
-            *unless(
-                a["phase"] == tuple(d.first for d in due),
-                line,
-                where,
-                f"of a convolution whose first kernel centre meets row {text(a['phase'])}",
-                text(tuple(d.first for d in due)),
-            ),
-            *difference(line, where, a["stride"], tuple(d.step for d in due), "stride"),
-            *difference(line, where, a["dilation"], (1, 1), "dilation"),
-            *difference(line, where, a["kernel"], size, "kernel"),
+            *_geometry(operation, place, found, where),
             *unless(a["flipped"], line, where, "the kernel is not reversed", "reversed"),
             *unless(a["layout"], line, where, "the result is laid out otherwise", "the input's"),
             *unless(a["straight"], line, where, "rows of the kernel meet columns", "rows"),
@@ -417,26 +409,6 @@ def _owner(chain: Chain, layer: LayerAt, parameter: str) -> list[tuple[str, Plac
     return [(n, place) for n, q in place.tensors.items() if q.render == parameter]
 
 
-def _read_instead(
-    chain: Chain,
-    index: int,
-    name: str,
-    by_site: Mapping[int, list[BackStep]],
-    incoming: str | None,
-) -> int:
-    """The line of what is read where a missing chain value should be, or of what it is made of."""
-    found = _consumers(chain, index, name, by_site)
-    return found[0][1] if found else chain.m.line(incoming) or chain.m.header
-
-
-def _adopted(
-    chain: Chain, index: int, name: str, by_site: Mapping[int, list[BackStep]]
-) -> str | None:
-    """What the artifact has in the place of a missing chain value."""
-    found = _consumers(chain, index, name, by_site)
-    return found[0][0] if found else None
-
-
 def _fan_in(chain: Chain, index: int, node: FanIn, by_site: Mapping[int, list[BackStep]]) -> None:
     m, layer = chain.m, chain.m.unrolled.layers[index]
     where = f"{layer.name}.{node.name}"
@@ -497,7 +469,7 @@ def _gradient(chain: Chain, layer: LayerAt, tensor: str, place: Place, due: str 
             row.unknown(where)
         return
     if found is None or found.kind in ("missing", "unrecognised"):
-        line = m.header if found is None else m.gradient_line(tensor) or found.line
+        line = m.function.line if found is None else m.gradient_line(tensor) or found.line
         have = "no gradient" if found is None or found.kind == "missing" else "no known gradient"
         for row, expected in zip(rows, (chain.call(due), _kind(place, tensor)), strict=True):
             row.count(where, [Mismatch(line, where, have, expected)])
@@ -570,29 +542,16 @@ _STATISTICS = {
 
 
 def _conv_node(layer: LayerAt, place: Place, found: GradNode, where: str) -> list[Mismatch]:
-    from obligations.ops import lookup
-
     a, line = found.attributes, found.line
     operation = place.site.operation
     # A render may say the family of its strided gradient nodes on its own.
     family = layer.emitted.family
     if family is not None and operation.stride > 1:
         operation = lookup(operation.word, operation.stride, family) or operation
-    size = kernel_size(place)
-    due = tuple(window(operation, k) for k in size)
     if "phase" not in a:
         return [Mismatch(line, where, "the weight is of no convolution", "this site's")]
     return [
-        *unless(
-            a["phase"] == tuple(d.first for d in due),
-            line,
-            where,
-            f"of a convolution whose first kernel centre meets row {text(a['phase'])}",
-            text(tuple(d.first for d in due)),
-        ),
-        *difference(line, where, a["stride"], tuple(d.step for d in due), "stride"),
-        *difference(line, where, a["dilation"], (1, 1), "dilation"),
-        *difference(line, where, a["kernel"], size, "kernel"),
+        *_geometry(operation, place, found, where),
         *unless(not a["flipped"], line, where, "the kernel is reversed", "not"),
         *unless(a["layout_fits"], line, where, "the weight's dimensions are moved", "not"),
         *unless(a["straight"], line, where, "rows of the cotangent meet columns", "rows"),
@@ -601,8 +560,6 @@ def _conv_node(layer: LayerAt, place: Place, found: GradNode, where: str) -> lis
 
 
 def _census(chain: Chain) -> None:
-    from obligations.description import census
-
     m = chain.m
     total = census(m.unrolled.net)
     row = chain.out.row("census")
@@ -610,7 +567,9 @@ def _census(chain: Chain) -> None:
     for tensor, place in wanted.items():
         found = m.found.updates.get(tensor)
         where = f"{tensor} ({place.label})"
-        row.count(where, unless(found is not None, m.header, where, "not updated", "updated"))
+        row.count(
+            where, unless(found is not None, m.function.line, where, "not updated", "updated")
+        )
     off = {n for p in m.unrolled.places.values() if (n := bias_expected(p))} - set(wanted)
     for tensor in m.found.updates:
         if tensor not in wanted:
@@ -618,7 +577,7 @@ def _census(chain: Chain) -> None:
             row.extra(line, tensor, "updated" + " (a bias)" * (tensor in off), "not trained")
     row.note = f"{total.total}, with convolution biases {total.with_biases}"
     if biases_off(m.unrolled.net) is None and len(wanted) not in (total.total, total.with_biases):
-        row.extra(m.header, "census", f"{len(wanted)} tensors", row.note)
+        row.extra(m.function.line, "census", f"{len(wanted)} tensors", row.note)
 
 
 def _beyond(chain: Chain) -> None:

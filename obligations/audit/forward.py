@@ -34,19 +34,18 @@ def stated(net: Net, convention: str) -> str:
     return "" if found is None else found.value
 
 
-def places(m: Matching, family: str) -> Iterator[tuple[Key, Place, Site]]:
-    """The matched places of a family."""
-    for key, place in m.unrolled.places.items():
-        if place.family == family and key in m.sites:
-            yield key, place, m.sites[key]
+def places(m: Matching, family: str = "") -> list[tuple[Place, Site]]:
+    """The matched places, those of a family where one is named."""
+    found = [(p, m.sites[key]) for key, p in m.unrolled.places.items() if key in m.sites]
+    return [(p, site) for p, site in found if not family or p.family == family]
 
 
 def formulas(m: Matching) -> Iterator[tuple[Place, Formula, Site]]:
     """The matched places whose operation has formulas."""
-    for key, place in m.unrolled.places.items():
+    for place, site in places(m):
         own = place.site.operation.artifact
-        if isinstance(own, Formula) and key in m.sites:
-            yield place, own, m.sites[key]
+        if isinstance(own, Formula):
+            yield place, own, site
 
 
 def bias_expected(place: Place) -> str | None:
@@ -85,7 +84,7 @@ def _parameters(m: Matching, out: Ledger) -> None:
     row = out.row("parameters", "tensors", "names and shapes")
     have = m.found.parameters
     wanted = expected_tensors(m)
-    header = m.header
+    header = m.function.line
     for name, place in wanted.items():
         where = f"{name} ({place.label})"
         if name not in have:
@@ -112,7 +111,7 @@ def _biases(m: Matching, out: Ledger) -> None:
     off = biases_off(m.unrolled.net)
     row = out.row("biases", "convolutions", stated(m.unrolled.net, "biases") or "not said")
     seen: Counter[str] = Counter()
-    for _, place, site in places(m, "convolution"):
+    for place, site in places(m, "convolution"):
         bias, where = site.attributes["bias"], place.label
         none = bias in ("absent", "zero")
         seen[bias if none else "present"] += 1
@@ -198,7 +197,7 @@ def _convolutions(m: Matching, out: Ledger) -> None:
     kernels = out.row("kernels", "convolutions", "rows × columns, dilation, groups")
     strides = out.row("strides", "convolutions", "of every site")
     phases = out.row("padding", "convolutions", stated(net, "padding"))
-    for _, place, site in places(m, "convolution"):
+    for place, site in places(m, "convolution"):
         a, line, where = site.attributes, site.line, place.label
         operation = place.site.operation
         due = window(operation, place.axes["kH"])
@@ -251,7 +250,7 @@ def _activations(m: Matching, out: Ledger) -> None:
 
 
 def _pools(m: Matching, out: Ledger) -> None:
-    for _, place, site in places(m, "window"):
+    for place, site in places(m, "window"):
         out.row("pool", "sites", stated(m.unrolled.net, "pool")).count(
             place.label,
             [
@@ -261,7 +260,7 @@ def _pools(m: Matching, out: Ledger) -> None:
             ],
         )
     average = out.row("average", "sites", "divisor h·w")
-    for _, place, site in places(m, "average"):
+    for place, site in places(m, "average"):
         n = place.axes["h"] * place.axes["w"]
         average.count(
             place.label,
@@ -343,7 +342,7 @@ def _loss(m: Matching, out: Ledger) -> None:
         out.note("loss", "not checked: its cotangent is no softmax less a target")
         return
     if loss is None:
-        end = m.line(m.value(m.unrolled.output)) or m.header
+        end = m.line(m.value(m.unrolled.output)) or m.function.line
         softmax = (op.line for op in m.function.operations if op.kind == "divide")
         line = next((at for at in softmax if at > end), end)
         row.check(line, "loss", "no softmax less a target", "the cotangent of a cross-entropy")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from obligations.audit.unroll import Key, Place, Unrolled
-from obligations.stablehlo import ELEMENTWISE, Function, Recognised, Site
+from obligations.stablehlo import ELEMENTWISE, Function, Operation, Recognised, Site
 
 _PASSING = ("reshape", "broadcast_in_dim", "convert", "all_reduce")
 
@@ -15,17 +15,14 @@ _PASSING = ("reshape", "broadcast_in_dim", "convert", "all_reduce")
 class Matching:
     """Which recognised site is which place of the net; values by their first SSA names.
 
-    ``lines`` has the line at which each name is defined, ``header`` is the function's own;
-    ``operands`` the values that the operation of a name reads.
+    ``operations`` has the operation that defines each name.
     """
 
     unrolled: Unrolled
     found: Recognised
     input: str
-    header: int
-    lines: Mapping[str, int]
-    operands: Mapping[str, tuple[str, ...]]
     function: Function
+    operations: Mapping[str, Operation]
     sites: dict[Key, Site] = field(default_factory=dict)
     claimed: dict[int, Key] = field(default_factory=dict)
 
@@ -53,9 +50,17 @@ class Matching:
 
     def line(self, name: str | None) -> int:
         """Where a value is defined; 0 for an argument or no value."""
-        if not name:
-            return 0
-        return self.lines.get(name) or self.lines.get(name.partition("/")[0], 0)
+        names = (name or "", (name or "").partition("/")[0])
+        return next((self.operations[n].line for n in names if n in self.operations), 0)
+
+    def reading(self, value: str, first: int, last: int) -> list[int]:
+        """The lines, from ``first`` to ``last``, of operations that read a value."""
+        known = self.found.canonical
+        return [
+            op.line
+            for op in self.operations.values()
+            if first <= op.line <= last and value in (known.get(o, o) for o in op.operands)
+        ]
 
     def readers(self, key: Key) -> Iterator[Key]:
         """The places that read a place."""
@@ -68,13 +73,12 @@ class Matching:
         loss, the first operation that is no part of the update.
         """
         gradient, update = self.found.gradients[tensor], self.found.updates.get(tensor)
-        operations = {name: op for op in self.function.operations for name in op.results}
         canonical = self.found.canonical
         start = self.function.returned[update.result] if update else gradient.value
         stack, seen, ends = [start], set[str](), [0]
         while stack:
             name = stack.pop()
-            op = operations.get(name)
+            op = self.operations.get(name)
             if name in seen or op is None:
                 continue
             seen.add(name)
@@ -100,15 +104,9 @@ class Matching:
 
 def match(unrolled: Unrolled, found: Recognised, function: Function, input_name: str) -> Matching:
     """Match places to sites."""
-    lines = {name: op.line for op in function.operations for name in op.results}
-    canonical = found.canonical
-    operands = {
-        name: tuple(canonical.get(o, o) for o in op.operands)
-        for op in function.operations
-        for name in op.results
-    }
-    value = canonical.get(input_name, input_name)
-    out = Matching(unrolled, found, value, function.line, lines, operands, function)
+    operations = {name: op for op in function.operations for name in op.results}
+    value = found.canonical.get(input_name, input_name)
+    out = Matching(unrolled, found, value, function, operations)
     by_tensor: dict[str, Site] = {}
     for site in found.sites:
         for name in site.params:

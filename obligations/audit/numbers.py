@@ -9,16 +9,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
+
+from obligations import confirm
 from obligations.audit.match import Matching
 from obligations.audit.rows import Ledger, Mismatch
 from obligations.errors import ObligationsError
 from obligations.ledger import BOUND
-from obligations.stablehlo import Module, Operation
-
-if TYPE_CHECKING:
-    from obligations.ops import Array
+from obligations.ops import Array
+from obligations.shadow import (
+    Evaluator,
+    NetPoint,
+    Record,
+    WholeNet,
+    leaves,
+    net_values,
+    node_magnitude,
+    node_value,
+    random_mask,
+    relative_error,
+    tensor,
+)
+from obligations.stablehlo import Module, Operation, evaluate
+from obligations.statements import TRUE_SIZE, derive, typed_environment
 
 WORK = 3e8
 """How many multiplications and elements an artifact may have to be evaluated without asking."""
@@ -51,7 +66,7 @@ def compare(m: Matching, module: Module, out: Ledger, *, always: bool) -> None:
     try:
         have = _artifact(m, module, given)
     except ObligationsError as error:
-        row.check(m.header, "evaluation", error.message, "values")
+        row.check(m.function.line, "evaluation", error.message, "values")
         return
     worst = 0.0
     for name, (wanted, scale) in due.items():
@@ -76,10 +91,6 @@ def _work(op: Operation, module: Module) -> float:
 
 
 def _error(have: Array, wanted: Array, scale: Array) -> float:
-    import numpy as np
-
-    from obligations.shadow import relative_error
-
     if have.shape != wanted.shape:
         return float("inf")
     return relative_error(have, wanted, float(np.max(scale, initial=0.0)))
@@ -89,10 +100,6 @@ def _sample(
     m: Matching, module: Module
 ) -> tuple[dict[str, Array], dict[str, Any], dict[str, Array | None]]:
     """Values of the artifact's arguments; the same as the net's weight record and options."""
-    import numpy as np
-
-    from obligations.shadow import Record, random_mask, tensor
-
     rng = np.random.default_rng(0)
     net, loss = m.unrolled.net, m.found.loss
     assert loss is not None
@@ -138,19 +145,6 @@ def _shadow(
     options: Mapping[str, Array | None],
 ) -> dict[str, tuple[Array, Array]]:
     """Each gradient node of the whole-net theorem by tensor: its entries and their magnitudes."""
-    from obligations.confirm import NetCheck, scope_of
-    from obligations.shadow import (
-        Evaluator,
-        NetPoint,
-        Record,
-        WholeNet,
-        leaves,
-        net_values,
-        node_magnitude,
-        node_value,
-    )
-    from obligations.statements import TRUE_SIZE, derive, typed_environment
-
     net, loss = m.unrolled.net, m.found.loss
     seed = net.loss.softmax
     assert loss is not None
@@ -158,7 +152,7 @@ def _shadow(
     derived = derive(net)
     env = typed_environment(derived)
     whole = WholeNet(net)
-    check = NetCheck(derived, TRUE_SIZE, env, whole)
+    check = confirm.NetCheck(derived, TRUE_SIZE, env, whole)
     batch = next(iter(m.unrolled.places.values())).axes["N"]
     x = given[m.input].reshape(1, -1)
     record = Record(net.record, dict(fields))
@@ -171,7 +165,7 @@ def _shadow(
     constant = env.find(capstone.name)
     assert constant is not None
     evaluator = Evaluator(env, net_values(net, env, whole, by_steps=True))
-    scope = scope_of(constant, check.bindings(point, False), capstone.roles)
+    scope = confirm.scope_of(constant, check.bindings(point, False), capstone.roles)
     names: dict[tuple[str, ...], str] = {}
     for place in m.unrolled.places.values():
         layer = next(x for x in m.unrolled.layers if x.name == place.layer)
@@ -189,8 +183,6 @@ def _shadow(
 
 def _artifact(m: Matching, module: Module, given: Mapping[str, Array]) -> dict[str, Array]:
     """The values at the gradient nodes of the function's own body."""
-    from obligations.stablehlo import evaluate
-
-    names = [g.value for g in m.found.gradients.values() if g.value in m.lines]
+    names = [g.value for g in m.found.gradients.values() if g.value in m.operations]
     found = evaluate(module.main, given, functions=module.functions, at=names)
     return dict(found.values)

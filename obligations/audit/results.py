@@ -98,7 +98,7 @@ def _statistics(m: Matching, out: Ledger, rest: dict[int, Reported]) -> None:
             if at[after] < at[before]:
                 where = due[after][0].label
                 said = f"its {kind} is returned before that of {due[before][0].label}"
-                row.failed[where] = None
+                row.failed.add(where)
                 row.mismatches.append(Mismatch(header, where, said, "sites in order"))
     counts = sorted({r.numbers[0] for r in have.values()})
     row.note = "divided by " + ", ".join(map(text, counts))

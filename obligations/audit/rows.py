@@ -25,28 +25,56 @@ class Mismatch:
         return f"{self.where}: {self.found}, expected {self.expected}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Row:
     """One convention: at how many of ``total`` ``units`` it holds.
 
-    ``stated`` is what the description says of it; ``note`` what else was seen; ``beyond`` counts
-    what was found beside the ``total``. A row with ``judged`` false only tells what is there.
+    ``stated`` is what the description says of it; ``note`` what else was seen; ``failed`` are the
+    places where it does not hold; ``beyond`` counts what was found beside the ``total``. A row with
+    ``judged`` false only tells what is there.
     """
 
     convention: str
-    stated: str
     units: str
-    total: int
-    failing: int
-    mismatches: tuple[Mismatch, ...]
+    stated: str
     note: str = ""
     judged: bool = True
+    total: int = 0
+    failed: set[str] = field(default_factory=set)
     beyond: int = 0
+    mismatches: list[Mismatch] = field(default_factory=list)
+
+    def count(self, where: str, problems: Iterable[Mismatch]) -> None:
+        """One more place, with what is wrong there."""
+        self.total += 1
+        for problem in problems:
+            self.failed.add(where)
+            self.mismatches.append(problem)
+
+    def unknown(self, where: str) -> None:
+        """One more place, of which nothing can be said: what it depends on was not found."""
+        self.total += 1
+        self.failed.add(where)
+        self.note = "where nothing is told, what it depends on was not found"
+
+    def check(self, line: int, where: str, found: object, expected: object, what: str = "") -> None:
+        """One more place: ``found`` against ``expected``."""
+        self.count(where, difference(line, where, found, expected, what))
+
+    def extra(self, line: int, where: str, found: str, expected: str) -> None:
+        """Something beside the places that are counted."""
+        self.beyond += 1
+        self.mismatches.append(Mismatch(line, where, found, expected))
+
+    @property
+    def failing(self) -> int:
+        """At how many of the places it does not hold."""
+        return len(self.failed)
 
     @property
     def ok(self) -> bool:
         """Whether nothing differs."""
-        return not self.judged or not (self.mismatches or self.failing)
+        return not self.judged or not (self.mismatches or self.failed)
 
     @property
     def said(self) -> str:
@@ -79,11 +107,11 @@ class Row:
 class Ledger:
     """Rows while they are filled, in the order in which they were opened."""
 
-    open: dict[str, _Open] = field(default_factory=dict)
+    open: dict[str, Row] = field(default_factory=dict)
 
-    def row(self, convention: str, units: str = "sites", stated: str = "") -> _Open:
+    def row(self, convention: str, units: str = "sites", stated: str = "") -> Row:
         """The row of a convention, opened when it is not."""
-        return self.open.setdefault(convention, _Open(convention, units, stated))
+        return self.open.setdefault(convention, Row(convention, units, stated))
 
     def note(self, convention: str, text: str) -> None:
         """A row that only tells."""
@@ -91,57 +119,10 @@ class Ledger:
         self.row(convention).note = text
 
     def rows(self) -> tuple[Row, ...]:
-        """The rows, finished."""
-        return tuple(o.done() for o in self.open.values())
-
-
-@dataclass(slots=True)
-class _Open:
-    convention: str
-    units: str
-    stated: str
-    note: str = ""
-    judged: bool = True
-    total: int = 0
-    failed: dict[str, None] = field(default_factory=dict)
-    beyond: int = 0
-    mismatches: list[Mismatch] = field(default_factory=list)
-
-    def count(self, where: str, problems: Iterable[Mismatch]) -> None:
-        """One more place, with what is wrong there."""
-        self.total += 1
-        for problem in problems:
-            self.failed[where] = None
-            self.mismatches.append(problem)
-
-    def unknown(self, where: str) -> None:
-        """One more place, of which nothing can be said: what it depends on was not found."""
-        self.total += 1
-        self.failed[where] = None
-        self.note = "where nothing is told, what it depends on was not found"
-
-    def check(self, line: int, where: str, found: object, expected: object, what: str = "") -> None:
-        """One more place: ``found`` against ``expected``."""
-        self.count(where, difference(line, where, found, expected, what))
-
-    def extra(self, line: int, where: str, found: str, expected: str) -> None:
-        """Something beside the places that are counted."""
-        self.beyond += 1
-        self.mismatches.append(Mismatch(line, where, found, expected))
-
-    def done(self) -> Row:
-        mismatches = tuple(sorted(self.mismatches, key=lambda m: m.line))
-        return Row(
-            self.convention,
-            self.stated,
-            self.units,
-            self.total,
-            len(self.failed),
-            mismatches,
-            self.note,
-            self.judged,
-            self.beyond,
-        )
+        """The rows, the mismatches of each by line."""
+        for row in self.open.values():
+            row.mismatches.sort(key=lambda m: m.line)
+        return tuple(self.open.values())
 
 
 def difference(

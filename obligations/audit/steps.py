@@ -21,11 +21,17 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+from obligations.audit.backward import backward
+from obligations.audit.forward import expected_tensors, forward
+from obligations.audit.match import match
+from obligations.audit.numbers import compare
+from obligations.audit.results import results
 from obligations.audit.rows import Ledger, Mismatch, Row, difference, unless
+from obligations.audit.unroll import unroll
 from obligations.description import Net
 from obligations.errors import InputError, ObligationsError, Source, Span, nearest, read_source
 from obligations.ledger import Column, Table
-from obligations.stablehlo import Function, Module, Recognised
+from obligations.stablehlo import Function, Module, Recognised, read, recognise
 
 __all__ = ["Audit", "Mismatch", "Row", "artifacts", "audit", "fits", "load", "shown", "summary"]
 
@@ -101,13 +107,6 @@ def audit(net: Net, source: Source, *, numbers: bool | None = None) -> Audit:
     InputError
         The text is not StableHLO as the grammar has it, or is no training step of this net.
     """
-    from obligations.audit.backward import backward
-    from obligations.audit.forward import expected_tensors, forward
-    from obligations.audit.match import match
-    from obligations.audit.results import results
-    from obligations.audit.unroll import unroll
-    from obligations.stablehlo import read, recognise
-
     start = time.perf_counter()
     module = read(source)
     main = module.main
@@ -122,8 +121,6 @@ def audit(net: Net, source: Source, *, numbers: bool | None = None) -> Audit:
     results(matched, out)
     _seen(net, module, found, out)
     if numbers is not False:
-        from obligations.audit.numbers import compare
-
         compare(matched, module, out, always=numbers is True)
     rows = tuple(r for r in out.rows() if r.total or r.mismatches or r.note)
     return Audit(net.name, source, rows, time.perf_counter() - start)

@@ -12,8 +12,16 @@ import numpy as np
 
 from obligations.description import Block, Net, Parameter, Site, size_at
 from obligations.ops import Operation
+from obligations.shadow import sizes_of, type_shape
 from obligations.stablehlo import family
-from obligations.statements import INCOMING, Emitted, Forward
+from obligations.statements import (
+    INCOMING,
+    Deriver,
+    Emitted,
+    Forward,
+    itinerary,
+    sections,
+)
 
 Key: TypeAlias = tuple[str, str]
 """A layer and a site of it; a layer and a value of its render chain."""
@@ -76,11 +84,7 @@ class Place:
 
     def tensor(self, role: str) -> str | None:
         """The artifact name of its parameter with a role: ``weight bias scale shift``."""
-        return next((n for n, p in self.tensors.items() if self.role(p) == role), None)
-
-    def role(self, parameter: Parameter) -> str:
-        """What a parameter of this place is called in the operation table."""
-        return parameter.of.role
+        return next((n for n, p in self.tensors.items() if p.of.role == role), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +140,6 @@ def unroll(net: Net, batch: int, classes: int, arguments: Collection[str]) -> Un
     ``arguments`` are the artifact's: at the ends a tensor may be called as the render calls it or
     after the layer's prefix, whichever is there.
     """
-    from obligations.shadow import sizes_of, type_shape
-    from obligations.statements import Deriver, itinerary, sections
-
     parts = sections(net)
     kernels = [s.widths for s in itinerary(net)]
     layers: list[LayerAt] = []

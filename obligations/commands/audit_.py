@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from obligations import audit, description
 from obligations.commands import options, paging
-
-if TYPE_CHECKING:
-    from obligations.audit import Audit, Row
+from obligations.errors import ObligationsError
+from obligations.ledger import show, working
 
 SHOWN = 8
 """How many places of one convention are shown; all are in the JSON and on the page."""
@@ -57,25 +56,20 @@ def command(
     file, what is there, what the description says. The code is 0 when all hold, 2 when a file is
     no training step of the net or --numbers asks for what cannot be evaluated.
     """
-    from obligations.audit import artifacts, audit, load
-    from obligations.description import load as load_net
-    from obligations.errors import ObligationsError
-    from obligations.ledger import working
-
     options.writable((net, *files), json=json_file, html=html_file)
-    described = load_net(net, settings)
-    wanted = [*files, *(() if folder is None else artifacts(described, folder))]
+    described = description.load(net, settings)
+    wanted = [*files, *(() if folder is None else audit.artifacts(described, folder))]
     if not wanted:
         if folder is None:
             raise click.UsageError("name a FILE.mlir, or a folder by --artifacts")
         raise click.UsageError(f"{folder} has no training step of {described.name}")
     options.writable(map(str, wanted), json=json_file, html=html_file)
-    found: list[Audit] = []
+    found: list[audit.Audit] = []
     refused = unanswered = 0
     for name in wanted:
         try:
             with working(f"audit {name}"):
-                found.append(audit(described, load(name), numbers=numbers))
+                found.append(audit.audit(described, audit.load(name), numbers=numbers))
         except ObligationsError as error:
             if len(wanted) == 1:
                 raise
@@ -97,11 +91,8 @@ def command(
     return 2 if refused or unanswered else 0 if all(a.ok for a in found) else 1
 
 
-def _print(found: Audit, *, whole: bool) -> None:
+def _print(found: audit.Audit, *, whole: bool) -> None:
     """The rows and what differs; of a good one among several, a line."""
-    from obligations.audit import summary
-    from obligations.ledger import show
-
     if whole:
         show(found.table())
     for row in found.rows:
@@ -110,14 +101,12 @@ def _print(found: Audit, *, whole: bool) -> None:
                 click.echo(f"{row.convention}: {row.said}")
             _differences(found, row, SHOWN if whole else SHOWN_OF_SEVERAL)
     lead = "" if whole else f"{found.source.name}: "
-    click.echo(lead + summary(found))
+    click.echo(lead + audit.summary(found))
 
 
-def _differences(found: Audit, row: Row, most: int) -> None:
-    from obligations.audit import shown
-
+def _differences(found: audit.Audit, row: audit.Row, most: int) -> None:
     for mismatch in row.mismatches[:most]:
-        click.echo(shown(found, row, mismatch))
+        click.echo(audit.shown(found, row, mismatch))
     more = len(row.mismatches) - most
     if more > 0:
         click.echo(f"  {row.convention}: and {more} more")

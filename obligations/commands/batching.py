@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Literal
 
 import click
 
-if TYPE_CHECKING:
-    from obligations.batch import Progress, Result, Work
-    from obligations.ledger import Ledger
-    from obligations.statements import Derived
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
+from obligations import batch as batches, statements, writing
+from obligations.commands.options import together
+from obligations.errors import ObligationsError
+from obligations.ledger import Ledger, is_terminal
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
-_OPTIONS = (
+options = together(
     click.option(
         "--seeds",
         metavar="K",
@@ -74,6 +72,7 @@ _OPTIONS = (
     ),
     click.option("--junit", metavar="FILE.xml", type=_FILE, help="Write FILE for a CI server."),
 )
+"""The options of a run, given to a command as keywords; see :func:`chosen`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +93,6 @@ class Batch:
         """Whether nothing but seeds and names of rows was chosen."""
         away = self.scheduler is not None or self.results is not None or self.junit is not None
         return self.size == "small" and self.jobs == 1 and not away
-
-
-def options(function: _Function) -> _Function:
-    """The options of a run, given to ``function`` as keywords; see :func:`chosen`."""
-    for option in reversed(_OPTIONS):
-        function = option(function)
-    return function
 
 
 def chosen(
@@ -127,7 +119,7 @@ def chosen(
     )
 
 
-def run(nets: Iterable[Derived], batch: Batch) -> tuple[Ledger, ...]:
+def run(nets: Iterable[statements.Derived], batch: Batch) -> tuple[Ledger, ...]:
     """Evaluate nets; a ledger for each of which something was evaluated.
 
     Raises
@@ -136,21 +128,18 @@ def run(nets: Iterable[Derived], batch: Batch) -> tuple[Ledger, ...]:
         As :func:`~obligations.batch.units.plan` and :func:`~obligations.batch.units.run` do.
         What was finished by then is in the results, and the user is told.
     """
-    from obligations.batch import units as b
-    from obligations.errors import ObligationsError
-
-    todo = b.plan(nets, seeds=batch.seeds, size=batch.size, only=batch.only)
+    todo = batches.units.plan(nets, seeds=batch.seeds, size=batch.size, only=batch.only)
     finished = False
 
     with _progress(len(todo.units)) as (units, work):
 
-        def progress(done: int, total: int, result: Result) -> None:
+        def progress(done: int, total: int, result: batches.Result) -> None:
             nonlocal finished
             finished = True
             units(done, total, result)
 
         try:
-            found = b.run(
+            found = batches.units.run(
                 todo,
                 jobs=batch.jobs,
                 scheduler=batch.scheduler,
@@ -164,21 +153,18 @@ def run(nets: Iterable[Derived], batch: Batch) -> tuple[Ledger, ...]:
                 click.echo(f"{batch.results}: keeps what is done; go on by --resume", err=True)
             raise
     if batch.junit is not None:
-        from obligations.batch import junit
-        from obligations.writing import replace_file
-
-        replace_file(batch.junit, junit(todo.units, found))
-    return tuple(ledger for ledger in b.ledgers(todo, found) if ledger.rows or ledger.further)
+        writing.replace_file(batch.junit, batches.junit(todo.units, found))
+    return tuple(
+        ledger for ledger in batches.units.ledgers(todo, found) if ledger.rows or ledger.further
+    )
 
 
 @contextmanager
-def _progress(total: int) -> Iterator[tuple[Progress, Work]]:
+def _progress(total: int) -> Iterator[tuple[batches.Progress, batches.Work]]:
     """A bar on standard error, if that is a terminal.
 
     A unit is a step of it. One of true size, in this process, moves the bar by its share.
     """
-    from obligations.ledger import is_terminal
-
     if not is_terminal(sys.stderr):
         yield (lambda done, total, result: None), (lambda share, what: None)
         return
@@ -194,7 +180,7 @@ def _progress(total: int) -> Iterator[tuple[Progress, Work]]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=total)
 
-        def units(done: int, total: int, result: Result) -> None:
+        def units(done: int, total: int, result: batches.Result) -> None:
             bar.update(task, completed=done, total=total, description=str(result.unit))
 
         def work(share: float, what: str) -> None:

@@ -4,25 +4,25 @@ from typing import Any
 
 import click
 
-from obligations.commands.options import net as net_argument
+from obligations import description, writing
+from obligations.commands import options
+from obligations.ledger import Column, Table, show
 
 
 @click.command("census")
-@net_argument
+@options.net
 def command(net: str) -> int:
     """Count the tensors that NET trains.
 
     NET is a built-in net (see `obligations list`) or the path of a description. Convolution biases
     are counted apart: a BatchNorm after the layer takes them out again.
     """
-    from obligations.description import census, load
-    from obligations.ledger import Column, Table, show
-    from obligations.writing import title
-
-    found = load(net)
-    count = census(found)
+    found = description.load(net)
+    count = description.census(found)
     columns: tuple[Column[Any], ...] = (
-        Column("block", lambda g: title(found.blocks[g.block]).replace("`", ""), role="name"),
+        Column(
+            "block", lambda g: writing.title(found.blocks[g.block]).replace("`", ""), role="name"
+        ),
         Column("uses", lambda g: g.uses, role="number"),
         Column("tensors", lambda g: g.tensors, role="number"),
         Column("conv biases", lambda g: g.biases, role="number"),

@@ -8,7 +8,10 @@ from typing import Any
 
 import click
 
+from obligations import description
 from obligations.commands import batching, lean_files, options, paging
+from obligations.commands.generate_ import derived_or_differences
+from obligations.ledger import show_ledger
 
 
 @click.command("check")
@@ -49,11 +52,7 @@ def command(
         raise click.UsageError("--net, --names and --allow-unknown are for Lean files")
     read = (*targets, *(() if names is None else (names,)))
     options.writable(read, results=batch.results, junit=batch.junit, json=json_file, html=html_file)
-    from obligations.commands.generate_ import derived_or_differences
-    from obligations.description import load
-    from obligations.ledger import show_ledger
-
-    nets = [load(target, settings) for target in targets if target not in files]
+    nets = [description.load(target, settings) for target in targets if target not in files]
     derived = [found for found in map(derived_or_differences, nets) if found is not None]
     ok = len(derived) == len(nets)
     ledgers: list[dict[str, Any]] = []

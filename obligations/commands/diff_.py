@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from obligations import description, diff, lean, writing
 from obligations.commands import options, paging
-
-if TYPE_CHECKING:
-    from obligations.diff import Comparison
-    from obligations.errors import Source
+from obligations.commands.generate_ import derived_or_differences
+from obligations.errors import Source
+from obligations.ledger import show
 
 
 @click.command("diff")
@@ -44,20 +43,17 @@ def command(
     declaration of A under its name and none states anything else.
     """
     options.writable((a, b), json=json_file, html=html_file)
-    from obligations import diff
-    from obligations.lean import load
-
     if a.endswith(".lean"):
         if settings:
             raise click.UsageError("--set is for a net: A is a Lean file")
-        left: Source | None = load(a)
+        left: Source | None = lean.load(a)
     else:
         left = _generated(a, settings)
     if left is None:
         if html_file is not None:
             paging.write(html_file, "diff", paging.chapters([a], settings))
         return 1
-    found = diff.compare(left, load(b), statements_only=statements_only)
+    found = diff.compare(left, lean.load(b), statements_only=statements_only)
     options.write_json(json_file, found.as_json())
     if markdown:
         sys.stdout.write(diff.markdown(found))
@@ -70,25 +66,17 @@ def command(
 
 def _generated(name: str, settings: dict[str, str]) -> Source | None:
     """The tie file of a net, or nothing after telling where its conventions differ."""
-    from obligations.commands.generate_ import derived_or_differences
-    from obligations.description import load
-    from obligations.errors import Source
-    from obligations.writing import tie_file as generate
-
-    net = load(name, settings)
+    net = description.load(name, settings)
     derived = derived_or_differences(net)
     if derived is None:
         return None
     # As `generate` writes it, so that the lines are those of the written file.
-    text = generate.text(derived, checked=True)
+    text = writing.tie_file.text(derived, checked=True)
     return Source(f"{net.module}.lean, generated from {name}", text)
 
 
-def _print(found: Comparison) -> None:
+def _print(found: diff.Comparison) -> None:
     """The table, then the pieces that differ."""
-    from obligations import diff
-    from obligations.ledger import show
-
     pairs = diff.named(found)
     show(diff.table(pairs))
     for name, pair in pairs:

@@ -6,7 +6,10 @@ from pathlib import Path
 
 import click
 
+from obligations import confirm, description, elaborate, lean, ops, statements
 from obligations.commands import options
+from obligations.commands.generate_ import derived_or_differences
+from obligations.ledger import working
 
 
 @click.command("elaborate")
@@ -57,52 +60,39 @@ def command(
 
 
 def _net(net: str, settings: dict[str, str], signatures: bool) -> int:
-    from obligations.commands.generate_ import derived_or_differences
-    from obligations.description import load
-    from obligations.elaborate import net as elaborate
-    from obligations.ledger import working
-    from obligations.ops import environment
-    from obligations.statements import net_entries
-
-    derived = derived_or_differences(load(net, settings))
+    derived = derived_or_differences(description.load(net, settings))
     if derived is None:
         return 1
     with working(f"Lean elaborates {derived.net.name}"):
-        found = elaborate.run(derived)
+        found = elaborate.net.run(derived)
     if signatures:
-        click.echo(elaborate.listing(found, environment(net_entries(derived.net))))
+        click.echo(
+            elaborate.net.listing(found, ops.environment(statements.net_entries(derived.net)))
+        )
         click.echo()
-    click.echo(elaborate.render(found))
+    click.echo(elaborate.net.render(found))
     return 0 if found.fits else 1
 
 
 def _file(path: str, net: str | None, names: str | None, signatures: bool) -> int:
-    from obligations.confirm import NOTHING, load_names
-    from obligations.elaborate import file as elaborate_file, net as elaborate
-    from obligations.lean import load
-    from obligations.ledger import working
-
-    source = load(path)
-    known = NOTHING if names is None else load_names(names)
+    source = lean.load(path)
+    known = confirm.NOTHING if names is None else confirm.load_names(names)
     with working(f"Lean elaborates {path}"):
-        found = elaborate_file.elaborate_file(source, net=net, names=known)
+        found = elaborate.file.elaborate_file(source, net=net, names=known)
     if signatures:
-        click.echo(elaborate.listing(found.report, found.names))
+        click.echo(elaborate.net.listing(found.report, found.names))
         click.echo()
-    click.echo(elaborate_file.render(found))
+    click.echo(elaborate.file.render(found))
     return 0 if found.fits else 1
 
 
 def _project(path: str, project: Path) -> int:
-    from obligations.lean import as_error, load, run_project
-    from obligations.ledger import working
-
-    source = load(path)
+    source = lean.load(path)
     with working(f"lake elaborates {path}"):
-        messages = run_project(project, Path(path))
+        messages = lean.run_project(project, Path(path))
     errors = 0
     for message in messages:
-        text = as_error(message, source).render()
+        text = lean.as_error(message, source).render()
         if message.severity == "error":
             errors += 1
         else:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import click
 
+from obligations import confirm, description, elaborate, lean, statements, writing
 from obligations.commands import options
-
-if TYPE_CHECKING:
-    from obligations.description import Net
-    from obligations.statements import Derived
+from obligations.ledger import ELABORATED, show_ledger, working
 
 
 @click.command("generate")
@@ -45,9 +43,7 @@ def command(
     """
     if stdout and out is not None:
         raise click.UsageError("--stdout writes no file: leave out --out")
-    from obligations.description import load
-
-    found = load(net, settings)
+    found = description.load(net, settings)
     changed = options.not_default(found)
     if changed and out is None and not stdout:
         raise click.UsageError(
@@ -60,60 +56,48 @@ def command(
     if not unchecked and not confirmed(derived, shown, lean=not no_lean):
         click.echo(f"{net}: nothing written", err=True)
         return 1
-
-    from obligations.writing import tie_file as generate
-
-    content = generate.text(derived, checked=not unchecked)
+    content = writing.tie_file.text(derived, checked=not unchecked)
     if stdout:
         sys.stdout.flush()
         # The file's own encoding, whatever the terminal's is.
         sys.stdout.buffer.write(content.encode("utf-8"))
         return 0
-    path = generate.write(content, out or Path("out"), found.module, force=force)
+    path = writing.tie_file.write(content, out or Path("out"), found.module, force=force)
     count = len(derived.obligations)
     how = "not confirmed" if unchecked else "all confirmed"
     click.echo(f"{path}: {count} declarations, {how}; {census_line(found)}")
     return 0
 
 
-def derived_or_differences(net: Net) -> Derived | None:
+def derived_or_differences(net: description.Net) -> statements.Derived | None:
     """The statements of a net, or nothing after telling where its conventions differ."""
-    from obligations.statements import ConventionsDiffer, derive
-
     try:
-        return derive(net)
-    except ConventionsDiffer as error:
+        return statements.derive(net)
+    except statements.ConventionsDiffer as error:
         click.echo(error.render(), err=True)
         return None
 
 
-def confirmed(derived: Derived, stream: IO[str], *, lean: bool) -> bool:
+def confirmed(derived: statements.Derived, stream: IO[str], *, lean: bool) -> bool:
     """Whether every statement holds and none is refused by a Lean at hand; prints the ledger."""
-    from obligations.confirm import confirm
-    from obligations.ledger import ELABORATED, show_ledger, working
-
     with working(f"confirming {derived.net.name}") as progress:
-        ledger = confirm(derived, progress=progress)
+        ledger = confirm.confirm(derived, progress=progress)
         progress("Lean")
         verdicts, told = elaborated(derived) if lean else ({}, "Lean: not asked (--no-lean)")
     show_ledger(ledger, stream, lean=verdicts, told=told)
     return ledger.ok and all(v == ELABORATED for v in verdicts.values())
 
 
-def elaborated(derived: Derived) -> tuple[dict[str, str], str]:
+def elaborated(derived: statements.Derived) -> tuple[dict[str, str], str]:
     """Lean's verdict on each declaration in a word or two, and on all of them in a line.
 
     Nothing, and why, where there is no Lean at hand or it does not come to an end.
     """
-    from obligations.elaborate import net as elaborate
-    from obligations.lean import LeanError
-    from obligations.ledger import ELABORATED
-
     try:
-        found = elaborate.run(derived)
-    except LeanError as error:
+        found = elaborate.net.run(derived)
+    except lean.LeanError as error:
         return {}, f"Lean: not elaborated here ({error.message})"
-    verdicts = {v.name: ELABORATED if v.fits else elaborate.describe(v) for v in found.verdicts}
+    verdicts = {v.name: ELABORATED if v.fits else elaborate.net.describe(v) for v in found.verdicts}
     if found.faults:
         verdicts |= {name: "signature refused" for name, _ in found.faults}
     count = sum(v == ELABORATED for v in verdicts.values())
@@ -126,9 +110,7 @@ def elaborated(derived: Derived) -> tuple[dict[str, str], str]:
     return verdicts, told
 
 
-def census_line(net: Net) -> str:
+def census_line(net: description.Net) -> str:
     """The census in a few words."""
-    from obligations.description import census
-
-    count = census(net)
+    count = description.census(net)
     return f"{count.total} tensors, {count.with_biases} with convolution biases"

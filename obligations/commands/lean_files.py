@@ -4,44 +4,38 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Iterator, Sequence
 
 import click
 
-if TYPE_CHECKING:
-    from obligations.commands.batching import Batch
-    from obligations.confirm import FileLedger
-
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
+from obligations import confirm, lean
+from obligations.commands.batching import Batch
+from obligations.commands.options import together
+from obligations.ledger import ledger_table, narrow, show, working, worst_of
 
 NOTES = 4
 """How much is printed of one declaration; ``--json`` has all."""
 
 
-def options(function: _Function) -> _Function:
-    """The options for Lean files."""
-    for option in (
-        click.option(
-            "--allow-unknown",
-            is_flag=True,
-            help="For a Lean file: what cannot be evaluated does not fail it.",
-        ),
-        click.option(
-            "--names",
-            metavar="FILE.py",
-            help="For a Lean file: run FILE.py, which gives meanings of library names.",
-        ),
-        click.option(
-            "--net",
-            "net_of_files",
-            metavar="NET",
-            help="For a Lean file: the net it is about (default: found by the names it uses).",
-        ),
-    ):
-        function = option(function)
-    return function
+options = together(
+    click.option(
+        "--net",
+        "net_of_files",
+        metavar="NET",
+        help="For a Lean file: the net it is about (default: found by the names it uses).",
+    ),
+    click.option(
+        "--names",
+        metavar="FILE.py",
+        help="For a Lean file: run FILE.py, which gives meanings of library names.",
+    ),
+    click.option(
+        "--allow-unknown",
+        is_flag=True,
+        help="For a Lean file: what cannot be evaluated does not fail it.",
+    ),
+)
+"""The options for Lean files."""
 
 
 def run(
@@ -50,17 +44,13 @@ def run(
     *,
     net: str | None,
     names: str | None,
-) -> Iterator[FileLedger]:
+) -> Iterator[confirm.FileLedger]:
     """Check files one by one and print what is found."""
-    from obligations.confirm import NOTHING, check, load_names
-    from obligations.lean import load
-    from obligations.ledger import working
-
-    sources = [load(path) for path in paths]
-    meanings = NOTHING if names is None else load_names(names)
+    sources = [lean.load(path) for path in paths]
+    meanings = confirm.NOTHING if names is None else confirm.load_names(names)
     for source in sources:
         with working(f"checking {source.name}") as progress:
-            found = check(
+            found = confirm.check(
                 source,
                 net=net,
                 names=meanings,
@@ -73,10 +63,8 @@ def run(
         yield found
 
 
-def print_file(found: FileLedger) -> None:
+def print_file(found: confirm.FileLedger) -> None:
     """Print a row per declaration, then what is to be said of each, then the sum."""
-    from obligations.ledger import ledger_table, narrow, show
-
     ledger = found.ledger
     show(ledger_table(found.lines(), narrow=narrow(sys.stdout), name="declaration"))
     for row, place in zip(ledger.rows, found.places, strict=True):
@@ -94,10 +82,8 @@ def print_file(found: FileLedger) -> None:
     click.echo(summary(found))
 
 
-def summary(found: FileLedger) -> str:
+def summary(found: confirm.FileLedger) -> str:
     """The file in a line."""
-    from obligations.ledger import worst_of
-
     ledger = found.ledger
     counts = Counter(row.verdict for row in ledger.rows)
     said = ", ".join(f"{n} {verdict.counted}" for verdict, n in counts.items())

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from obligations import description, mutation
 from obligations.commands import options
-
-if TYPE_CHECKING:
-    from obligations.mutation import Outcome, Report
+from obligations.commands.generate_ import derived_or_differences
+from obligations.ledger import show, working
 
 
 @click.command("mutate")
@@ -46,10 +46,6 @@ def command(
     the comparison reports it, or the check of the slots no value depends on.
     """
     options.writable(nets, json=json_file)
-    from obligations.commands.generate_ import derived_or_differences
-    from obligations.description import load
-    from obligations.ledger import working
-    from obligations.mutation import mutants as mutate
 
     def wanted(fault: str) -> bool:
         return not faults or any(text in fault for text in faults)
@@ -57,12 +53,12 @@ def command(
     ok = True
     found: list[dict[str, Any]] = []
     for i, name in enumerate(nets):
-        derived = derived_or_differences(load(name, settings))
+        derived = derived_or_differences(description.load(name, settings))
         if derived is None:
             ok = False
             continue
         with working(f"breaking {derived.net.name}") as progress:
-            result = mutate.run(derived.net, only=wanted, progress=progress)
+            result = mutation.mutants.run(derived.net, only=wanted, progress=progress)
         if not result.outcomes:
             raise click.BadParameter(f"no kind of fault has {' or '.join(faults)} in its name")
         if i:
@@ -74,10 +70,8 @@ def command(
     return 0 if ok else 1
 
 
-def print_report(result: Report, *, each: bool = False) -> None:
+def print_report(result: mutation.Report, *, each: bool = False) -> None:
     """The table of a report, the reasons of faults without effect, and what is not caught."""
-    from obligations.ledger import show
-
     if each:
         for outcome in result.outcomes:
             click.echo(_line(outcome))
@@ -103,7 +97,7 @@ def print_report(result: Report, *, each: bool = False) -> None:
     )
 
 
-def _line(outcome: Outcome) -> str:
+def _line(outcome: mutation.Outcome) -> str:
     mutant = outcome.mutant
     place = f"{mutant.block}: " if mutant.block else ""
     said = {

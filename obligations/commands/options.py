@@ -9,7 +9,8 @@ from typing import Any, TypeVar
 
 import click
 
-from obligations.description import Net
+from obligations import description, ops, writing
+from obligations.ledger import plain
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
@@ -25,21 +26,29 @@ def _settings(ctx: click.Context, param: click.Parameter, value: Sequence[str]) 
     return out
 
 
-def settings(function: _Function) -> _Function:
-    """``--set KEY=VALUE``, any number of times, as a dictionary."""
-    return click.option(
-        "--set",
-        "settings",
-        multiple=True,
-        metavar="KEY=VALUE",
-        callback=_settings,
-        help="Set an option of the net, such as precision=f32.",
-    )(function)
+settings = click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    callback=_settings,
+    help="Set an option of the net, such as precision=f32.",
+)
+"""``--set KEY=VALUE``, any number of times, as a dictionary."""
+
+net = click.argument("net", metavar="NET")
+"""The argument ``NET``."""
 
 
-def net(function: _Function) -> _Function:
-    """The argument ``NET``."""
-    return click.argument("net", metavar="NET")(function)
+def together(*given: Callable[[_Function], _Function]) -> Callable[[_Function], _Function]:
+    """Several options as one decorator; help lists them in this order."""
+
+    def decorated(function: _Function) -> _Function:
+        for option in reversed(given):
+            function = option(function)
+        return function
+
+    return decorated
 
 
 def writable(inputs: Iterable[str], **outputs: Path | None) -> None:
@@ -70,10 +79,7 @@ def writable(inputs: Iterable[str], **outputs: Path | None) -> None:
 def write_json(path: Path | None, found: object) -> None:
     """Write what was found to a file, if there is one to write."""
     if path is not None:
-        from obligations.ledger import plain
-        from obligations.writing import replace_file
-
-        replace_file(path, plain.text(found))
+        writing.replace_file(path, plain.text(found))
 
 
 def once(targets: Sequence[str]) -> tuple[str, ...]:
@@ -97,10 +103,8 @@ def _place(name: str) -> str:
         return name
 
 
-def not_default(found: Net) -> list[str]:
+def not_default(found: description.Net) -> list[str]:
     """The settings of a net that are not at their defaults, as ``key=value``."""
-    from obligations.ops import precisions
-
     defaults = {o.name: o.values[0] for o in found.options}
-    defaults["precision"] = next(iter(precisions()))
+    defaults["precision"] = next(iter(ops.precisions()))
     return [f"{k}={v}" for k, v in found.settings.items() if v != defaults.get(k, v)]

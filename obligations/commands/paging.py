@@ -2,98 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING
 
 import click
 
+from obligations import audit, confirm, description, show, statements, writing
+from obligations.ledger import Ledger
+from obligations.resources import built_in_nets
+
 if TYPE_CHECKING:
-    from obligations.audit import Audit
-    from obligations.confirm import FileLedger
-    from obligations.description import Net
     from obligations.diff import Comparison
-    from obligations.ledger import Ledger
-    from obligations.show import Chapter
 
-_Function = TypeVar("_Function", bound=Callable[..., Any])
-
-
-def html(function: _Function) -> _Function:
-    """``--html FILE``, given to the command as ``html_file``."""
-    return click.option(
-        "--html",
-        "html_file",
-        metavar="FILE",
-        type=click.Path(dir_okay=False, path_type=Path),
-        help="Write FILE, one page with the tables, what differs and every block drawn.",
-    )(function)
+html = click.option(
+    "--html",
+    "html_file",
+    metavar="FILE",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write FILE, one page with the tables, what differs and every block drawn.",
+)
+"""``--html FILE``, given to the command as ``html_file``."""
 
 
 def chapters(
     targets: Iterable[str], settings: Mapping[str, str], ledgers: Sequence[Ledger] = ()
-) -> list[Chapter]:
+) -> list[show.Chapter]:
     """A chapter for each net of ``targets``, with its ledger where there is one.
 
     ``ledgers`` are in the order of the nets. Lean files among the targets are left out.
     """
-    from obligations.description import load
-    from obligations.show import net_chapter
-    from obligations.statements import differences, sections
-
     given = list(ledgers)
     paths = [target for target in targets if not target.endswith(".lean")]
-    nets = [load(path, settings) for path in paths]
+    nets = [description.load(path, settings) for path in paths]
     names = [net.name for net in nets]
     out = []
     for path, net in zip(paths, nets, strict=True):
-        parts = sections(net)
-        found = differences(net, parts)
+        parts = statements.sections(net)
+        found = statements.differences(net, parts)
         # Ledgers come in the order of the nets; one that differs was not evaluated.
         mine = given.pop(0) if given and not found and given[0].net == net.name else None
-        chapter = net_chapter(net, parts, found, mine)
+        chapter = show.net_chapter(net, parts, found, mine)
         if names.count(net.name) > 1:
             chapter = replace(chapter, title=f"{net.name}, {path}")
         out.append(chapter)
     return out
 
 
-def file_chapter(found: FileLedger, summary: str, net: str | None, allow_unknown: bool) -> Chapter:
+def file_chapter(
+    found: confirm.FileLedger, summary: str, net: str | None, allow_unknown: bool
+) -> show.Chapter:
     """A chapter for a Lean file, the blocks of the net it is about drawn."""
-    from obligations.description import load
-    from obligations.resources import built_in_nets
-    from obligations.show import page
-    from obligations.statements import sections
-
-    about = next((x for x in map(load, built_in_nets()) if x.name == found.net), None)
+    about = next((x for x in map(description.load, built_in_nets()) if x.name == found.net), None)
     if net is not None:
-        about = load(net)
-    drawn = None if about is None else sections(about)
-    return page.file_chapter(found, summary, drawn, allow_unknown=allow_unknown)
+        about = description.load(net)
+    drawn = None if about is None else statements.sections(about)
+    return show.page.file_chapter(found, summary, drawn, allow_unknown=allow_unknown)
 
 
-def diff_chapter(found: Comparison, a: str, settings: Mapping[str, str]) -> Chapter:
+def diff_chapter(found: Comparison, a: str, settings: Mapping[str, str]) -> show.Chapter:
     """A chapter for two files compared, the blocks drawn where ``a`` is a net."""
-    from obligations.description import load
-    from obligations.show import page
-    from obligations.statements import sections
-
-    drawn = None if a.endswith(".lean") else sections(load(a, settings))
-    return page.diff_chapter(found, drawn)
+    drawn = None if a.endswith(".lean") else statements.sections(description.load(a, settings))
+    return show.page.diff_chapter(found, drawn)
 
 
-def audit_chapter(found: Audit, net: Net) -> Chapter:
+def audit_chapter(found: audit.Audit, net: description.Net) -> show.Chapter:
     """A chapter for a training step, the blocks of its net drawn."""
-    from obligations.show import page
-    from obligations.statements import sections
-
-    return page.audit_chapter(found, sections(net))
+    return show.page.audit_chapter(found, statements.sections(net))
 
 
-def write(path: Path, command: str, found: Sequence[Chapter]) -> None:
+def write(path: Path, command: str, found: Sequence[show.Chapter]) -> None:
     """Write the page of a command."""
-    from obligations.show import page
-    from obligations.writing import listed
-
-    page.write(path, page.Page(command, listed(c.title for c in found), tuple(found)))
+    show.page.write(
+        path, show.page.Page(command, writing.listed(c.title for c in found), tuple(found))
+    )

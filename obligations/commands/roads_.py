@@ -4,6 +4,9 @@ from typing import Any
 
 import click
 
+from obligations import confirm
+from obligations.ledger import BOUND, Column, Table, show, working
+
 
 @click.command("roads")
 @click.option(
@@ -20,11 +23,8 @@ def command(seeds: int) -> int:
     A line is one gradient of one operation of the table: of its input x, or of a parameter. Its
     error is the worst of all kernels and samples, relative to the largest entry.
     """
-    from obligations.confirm import measure
-    from obligations.ledger import BOUND, Column, Table, show, working
-
     with working("every operation of the table"):
-        lines = measure(seeds=range(seeds))
+        lines = confirm.measure(seeds=range(seeds))
 
     errors = [line.errors.get(("formula", "complex step")) for line in lines]
     said = ["not emitted" if e is None else f"{e:.1e}" for e in errors]

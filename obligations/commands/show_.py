@@ -5,15 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from obligations import description, show, statements, writing
 from obligations.commands import options
-
-if TYPE_CHECKING:
-    from obligations.show import Picture
-    from obligations.statements import Section
+from obligations.errors import ObligationsError, nearest
+from obligations.ledger import is_terminal, width
 
 
 @click.command("show")
@@ -40,18 +38,12 @@ def command(net: str, settings: dict[str, str], block: str | None, svg_file: Pat
     forward is marked with what it should be, and the exit code is 1.
     """
     options.writable((net,), svg=svg_file)
-    from obligations.description import load
-    from obligations.statements import sections
-
-    found = load(net, settings)
-    shown = _chosen(sections(found), block)
+    found = description.load(net, settings)
+    shown = _chosen(statements.sections(found), block)
     if svg_file is None:
         _print(shown)
     else:
-        from obligations.show import svg
-        from obligations.writing import replace_file
-
-        replace_file(svg_file, svg(shown))
+        writing.replace_file(svg_file, show.svg(shown))
         sites = sum(len(p.rows) for p in shown)
         blocks = "1 block" if len(shown) == 1 else f"{len(shown)} blocks"
         click.echo(f"{svg_file}: {blocks}, {sites} sites")
@@ -61,19 +53,16 @@ def command(net: str, settings: dict[str, str], block: str | None, svg_file: Pat
     return 1 if differences else 0
 
 
-def _chosen(parts: Mapping[str, Section], name: str | None) -> list[Picture]:
+def _chosen(parts: Mapping[str, statements.Section], name: str | None) -> list[show.Picture]:
     """The pictures of a block, of one of its kinds, or of every block."""
-    from obligations.errors import ObligationsError, nearest
-    from obligations.show import picture, pictures
-
     if name is None:
-        return pictures(parts)
+        return show.pictures(parts)
     kinds = {kind: section for section in parts.values() for kind in section.forwards}
     # A block may be called as one of its kinds is; then its kind is meant.
     if name in kinds:
-        return [picture(kinds[name], name)]
+        return [show.picture(kinds[name], name)]
     if name in parts:
-        return pictures({name: parts[name]})
+        return show.pictures({name: parts[name]})
     hint = nearest(name, {*kinds, *parts})
     raise ObligationsError(f"no block and no kind is called '{name}'", hint=hint)
 
@@ -81,12 +70,9 @@ def _chosen(parts: Mapping[str, Section], name: str | None) -> list[Picture]:
 _STYLES = {"bad": "bold red", "soft": "dim", "title": "bold"}
 
 
-def _print(shown: Iterable[Picture]) -> None:
-    from obligations.ledger import is_terminal, width
-    from obligations.show import text
-
+def _print(shown: Iterable[show.Picture]) -> None:
     out = sys.stdout
-    lines = [line for picture in shown for line in (*text(picture, width(out)), ())][:-1]
+    lines = [line for picture in shown for line in (*show.text(picture, width(out)), ())][:-1]
     if not is_terminal(out):
         for line in lines:
             click.echo("".join(part for part, _ in line))

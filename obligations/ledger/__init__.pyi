@@ -27,6 +27,7 @@ from .tables import (
     columns as columns,
     is_terminal as is_terminal,
     markdown_lines as markdown_lines,
+    paragraph as paragraph,
     show as show,
     unmarked as unmarked,
     width as width,

@@ -201,15 +201,15 @@ def _print(table: Table, stream: IO[str]) -> None:
 # -- words -------------------------------------------------------------------------------------
 
 
-def paragraph(text: str, wide: int) -> Iterator[str]:
-    """``text`` wrapped, further lines two columns in."""
+def paragraph(text: str, wide: int, indent: str = "  ") -> Iterator[str]:
+    """``text`` wrapped, further lines two columns in, or by ``indent``."""
     lead = len(text) - len(text.lstrip())
     line, room = " " * lead, max(20, wide)
     empty = True
     for word in text.split():
         if not empty and columns(line) + 1 + columns(word) > room:
             yield line
-            line, empty = "  ", True
+            line, empty = indent, True
         line += word if empty else f" {word}"
         empty = False
     yield line

@@ -11,13 +11,20 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import jinja2
+from markupsafe import Markup
+
+from obligations import __version__, audit, confirm, diff
+from obligations.description import Net
 from obligations.errors import Source
 from obligations.ledger import (
     Column,
+    Ledger,
     Line,
     Table,
+    Zero,
     further_table,
     ledger_table,
     legend,
@@ -27,17 +34,10 @@ from obligations.ledger import (
     summary,
     worst,
 )
-
-if TYPE_CHECKING:
-    import jinja2
-
-    from obligations.audit import Audit
-    from obligations.confirm import FileLedger
-    from obligations.description import Net
-    from obligations.diff import Comparison
-    from obligations.ledger import Ledger, Zero
-    from obligations.show.model import Picture
-    from obligations.statements import Difference, Section
+from obligations.show.model import Picture, pictures
+from obligations.show.svg_drawing import STYLE, clean, legend as samples, svg
+from obligations.statements import Difference, Section
+from obligations.writing import replace_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def net_chapter(
         )
     if ledger is not None:
         parts += ledger_parts(ledger)
-    parts += [blocks_part(sections), conventions_part(net)]
+    parts += [*blocks_parts(sections), conventions_part(net)]
     ok = not differences and (ledger is None or ledger.ok)
     if ledger is None:
         places = "1 place" if len(differences) == 1 else f"{len(differences)} places"
@@ -127,10 +127,8 @@ def net_chapter(
     return Chapter(net.name, ok, said, tuple(parts))
 
 
-def diff_chapter(found: Comparison, sections: Mapping[str, Section] | None = None) -> Chapter:
+def diff_chapter(found: diff.Comparison, sections: Mapping[str, Section] | None = None) -> Chapter:
     """Two files compared: the pieces that differ, every declaration, and a net's blocks."""
-    from obligations import diff
-
     pairs = diff.named(found)
     pieces = []
     for name, pair in pairs:
@@ -141,15 +139,14 @@ def diff_chapter(found: Comparison, sections: Mapping[str, Section] | None = Non
     parts = [Part("Declarations", words, table=_paged(diff.table(pairs)))]
     if pieces:
         parts.insert(0, Part("Differences", findings=tuple(pieces)))
-    if sections is not None:
-        parts.append(blocks_part(sections))
+    parts += blocks_parts(sections)
     return Chapter(
         f"{found.left} against {found.right}", found.ok, diff.summary(found), tuple(parts)
     )
 
 
 def file_chapter(
-    found: FileLedger,
+    found: confirm.FileLedger,
     summary: str,
     sections: Mapping[str, Section] | None = None,
     *,
@@ -170,16 +167,13 @@ def file_chapter(
     table = ledger_table(found.lines(), allow_unknown=allow_unknown, told=False)
     parts.append(Part("Ledger", legend(table, ledger.rows), table=_paged(table)))
     parts += _zeros_part(ledger.zeros)
-    if sections is not None:
-        parts.append(blocks_part(sections))
+    parts += blocks_parts(sections)
     ok = found.ok(allow_unknown=allow_unknown)
     return Chapter(ledger.net, ok, summary.removeprefix(f"{ledger.net}: "), tuple(parts))
 
 
-def audit_chapter(found: Audit, sections: Mapping[str, Section] | None = None) -> Chapter:
+def audit_chapter(found: audit.Audit, sections: Mapping[str, Section] | None = None) -> Chapter:
     """A training step audited: what differs, a row for each convention, the net's blocks."""
-    from obligations.audit import steps as audit
-
     wrong = []
     for row, mismatch in found.mismatches:
         head, *lines = audit.shown(found, row, mismatch).split("\n")
@@ -189,8 +183,7 @@ def audit_chapter(found: Audit, sections: Mapping[str, Section] | None = None) -
     parts = [Part("Differences", findings=tuple(wrong))] if wrong else []
     words = (f"{found.net} against the artifact.",)
     parts.append(Part("Conventions", words, table=_paged(found.table())))
-    if sections is not None:
-        parts.append(blocks_part(sections))
+    parts += blocks_parts(sections)
     said = audit.summary(found).removeprefix(f"{found.net}: ")
     return Chapter(found.source.name, found.ok, said, tuple(parts))
 
@@ -239,12 +232,10 @@ def _zeros_part(zeros: Sequence[Zero]) -> list[Part]:
     return [Part("Zero by theory", words, table=table)] if zeros else []
 
 
-def blocks_part(sections: Mapping[str, Section]) -> Part:
+def blocks_parts(sections: Mapping[str, Section] | None) -> list[Part]:
     """Every block under each of its kinds, drawn; those that differ first."""
-    from obligations.show.model import pictures
-
-    shown = sorted(pictures(sections), key=lambda p: not p.differences)
-    return Part("Blocks", pictures=tuple(shown))
+    shown = sorted(pictures(sections or {}), key=lambda p: not p.differences)
+    return [] if sections is None else [Part("Blocks", pictures=tuple(shown))]
 
 
 def conventions_part(net: Net) -> Part:
@@ -280,26 +271,16 @@ def _paged(table: Table) -> Table:
 
 def render(page: Page) -> str:
     """The page as HTML, complete in itself."""
-    from obligations import __version__
-    from obligations.show.svg_drawing import clean
-
     return clean(_template().render(page=page, version=__version__)) + "\n"
 
 
 def write(path: Path, page: Page) -> None:
     """Write a page whole; :class:`obligations.errors.ObligationsError` if it cannot be."""
-    from obligations.writing import replace_file
-
     replace_file(path, render(page))
 
 
 @cache
 def _template() -> jinja2.Template:
-    import jinja2
-    from markupsafe import Markup
-
-    from obligations.show.svg_drawing import STYLE, legend, svg
-
     def drawn(picture: Picture) -> Any:
         return Markup(svg(picture, inline=True))
 
@@ -309,7 +290,7 @@ def _template() -> jinja2.Template:
     )
     environment.globals.update(
         style=Markup(STYLE),
-        legend=lambda bad: [(Markup(sample), words) for sample, words in legend(differences=bad)],
+        legend=lambda bad: [(Markup(sample), words) for sample, words in samples(differences=bad)],
         drawn=drawn,
     )
     text = (resources.files("obligations.show") / "page.html.j2").read_text("utf-8")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from obligations.ledger import columns
+from obligations.ledger import columns, paragraph
 from obligations.show.lanes import lanes
 from obligations.show.model import Edge, Gradient, Picture, Row, Value
 
@@ -64,13 +64,12 @@ path.ob-head.ob-bad { fill: var(--ob-red); stroke: none; }
 
 @dataclass(slots=True)
 class _Place:
-    """Where a box is: left, top, width, height, and its number in its column from the top."""
+    """Where a box is: left, top, width, height."""
 
     x: float
     y: float
     width: float
     height: float
-    number: int
 
     @property
     def right(self) -> float:
@@ -245,16 +244,14 @@ class _Drawing:
         """Place and draw every row; the lower and the right end."""
         p = self.picture
         right = chips
-        number = 0
-        for i, row in enumerate(p.rows):
-            self.sites[row.site] = _Place(left, y, wide, BOX, i)
+        for row in p.rows:
+            self.sites[row.site] = _Place(left, y, wide, BOX)
             self._site(row)
             free = y  # where the row's parameters end
             for value in row.values:
                 height = float(BOX + LINE * len(value.remedies) if value.name else BOX)
                 if value.name:
-                    place = _Place(middle, y, cot, height, number)
-                    number += 1
+                    place = _Place(middle, y, cot, height)
                     self.values[value.name] = place
                     self._value(value, place)
                     low, end = self._chips(p.reading(value.name), place, chips)
@@ -296,7 +293,7 @@ class _Drawing:
 
     def _missing(self, value: Value, x: float, y: float, width: float) -> None:
         group = SubElement(self.boxes, "g", {"data-missing": ""})
-        _box(group, _Place(x, y, width, BOX, 0), "ob-parameter", True)
+        _box(group, _Place(x, y, width, BOX), "ob-parameter", True)
         _text(group, x + 12, y + BOX / 2 + 4, f"✗ {value.remedies[0]}", "ob-call ob-bad")
 
     # -- parameters ------------------------------------------------------------------------
@@ -341,15 +338,7 @@ class _Drawing:
         bad = bool(g.remedies)
         group = SubElement(self.boxes, "g", {"data-parameter": clean(g.parameter)})
         width = columns(g.parameter) * SMALL + 18
-        attributes = {
-            "class": "ob-parameter" + (" ob-bad" if bad else ""),
-            "x": _n(x),
-            "y": _n(y),
-            "width": _n(width),
-            "height": _n(CHIP),
-            "rx": _n(CHIP / 2),
-        }
-        SubElement(group, "rect", attributes)
+        _box(group, _Place(x, y, width, CHIP), "ob-parameter", bad, CHIP / 2)
         name = "ob-call ob-bad" if bad else "ob-call"
         _text(group, x + 9, y + CHIP / 2 + 4, g.parameter, name)
         end = x + width + 8
@@ -378,7 +367,7 @@ class _Drawing:
         """The differences in words; the lower end."""
         for d in self.picture.differences:
             text = f"✗ line {d.span.line}, column {d.span.column}: {d.message}"
-            for i, line in enumerate(_wrapped(text, NOTES)):
+            for i, line in enumerate(paragraph(text, NOTES, "")):
                 y += 18
                 self.noted = max(self.noted, columns(line) + 3)
                 _text(self.boxes, self.margin + (16 if i else 0), y, line, "ob-sans ob-bad")
@@ -429,7 +418,7 @@ def _text(parent: Element, x: float, y: float, text: str, style: str, *, end: bo
     SubElement(parent, "text", attributes).text = clean(text)
 
 
-def _box(parent: Element, place: _Place, style: str, bad: bool) -> None:
+def _box(parent: Element, place: _Place, style: str, bad: bool, corner: float = 4) -> None:
     SubElement(
         parent,
         "rect",
@@ -439,7 +428,7 @@ def _box(parent: Element, place: _Place, style: str, bad: bool) -> None:
             "y": _n(place.y),
             "width": _n(place.width),
             "height": _n(place.height),
-            "rx": "4",
+            "rx": _n(corner),
         },
     )
 
@@ -499,8 +488,7 @@ def _meanings(differences: bool) -> list[tuple[str, str]]:
 def _sample(parent: Element, kind: str, x: float, y: float) -> None:
     """A shape or line of a kind, 27 wide, its middle at height ``y``."""
     if kind == "parameter":
-        place = {"x": _n(x), "y": _n(y - 7), "width": "26", "height": "14", "rx": "7"}
-        SubElement(parent, "rect", {"class": "ob-parameter", **place})
+        _box(parent, _Place(x, y - 7, 26, 14), "ob-parameter", False, 7)
     elif kind == "saved":
         _path(parent, f"M{_n(x)} {_n(y)}h26", "ob-saved", False)
     else:
@@ -519,13 +507,3 @@ def _legend(parent: Element, x: float, y: float, right: float, differences: bool
         _text(parent, x + 34, y + 16, words, "ob-sans ob-bad" if kind == "bad" else "ob-sans")
         x += width
     return y + 24 - top
-
-
-def _wrapped(text: str, wide: int) -> list[str]:
-    lines = [""]
-    for word in text.split():
-        if lines[-1] and columns(lines[-1]) + 1 + columns(word) > wide:
-            lines.append(word)
-        else:
-            lines[-1] += f" {word}" if lines[-1] else word
-    return lines

@@ -77,7 +77,8 @@ def _below(picture: Picture, width: int) -> list[Line]:
     at: list[str] = []
     called = max((columns(_called(v)) for r in picture.rows for v in r.values), default=0)
     names = max(columns(r.site) for r in picture.rows)
-    gutter = _width(_gutter(picture.backward, _numbered(picture), 0, empty=True)[0])
+    every = {v.name: i for i, v in enumerate(v for r in picture.rows for v in r.values) if v.name}
+    gutter = max(map(_width, _gutter(picture.backward, every, max(every.values(), default=0) + 1)))
     reads = max((_width(_reads(picture, v)) for r in picture.rows for v in r.values), default=0)
     wide = called if names + 2 + gutter + called + reads <= width else None
     for row in picture.rows:
@@ -88,10 +89,6 @@ def _below(picture: Picture, width: int) -> list[Line]:
         cell: list[Segment] = [(name + " " * (names + 2 - columns(name)), "soft")]
         out.append(_trimmed([*cell, *a, *b]))
     return out
-
-
-def _numbered(picture: Picture) -> dict[str, int]:
-    return {v.name: i for i, v in enumerate(v for r in picture.rows for v in r.values) if v.name}
 
 
 def _site(row: Row) -> str:
@@ -110,7 +107,7 @@ def _row(picture: Picture, row: Row, into: _Column, wide: int | None) -> int:
 
     Parameters stand behind a cotangent at column ``wide``, or where that is ``None`` under it.
     """
-    before = len(into.lines)
+    before, lead = len(into.lines), " " * (2 if wide is None else wide + 2)
     for value in row.values:
         if not value.name:
             into.lines.append([(f"✗ {value.remedies[0]}", "bad")])
@@ -118,40 +115,34 @@ def _row(picture: Picture, row: Row, into: _Column, wide: int | None) -> int:
         into.places[value.name] = len(into.lines)
         line: list[Segment] = [(_called(value), "bad" if value.remedies else "")]
         into.lines.append(line)
-        good = [g for g in picture.reading(value.name) if not g.remedies]
-        bad = [g for g in picture.reading(value.name) if g.remedies]
-        if good:
-            if wide is None:
-                into.lines.append([("  → " + _names(good), "")])
-            else:
-                line.append((" " * (wide - columns(_called(value))) + "  → " + _names(good), ""))
+        reads = _reads(picture, value)
+        if wide is None:
+            into.lines += [reads] if reads else []
+        else:
+            gap = " " * (wide - columns(_called(value)))
+            line += [(gap + said, style) for said, style in reads]
         into.lines += [[(f"✗ {remedy}", "bad")] for remedy in value.remedies]
-        for g in bad:
-            lead = " " * (2 if wide is None else wide + 2)
-            into.lines.append([(f"{lead}→ ✗ {g.parameter} {', '.join(g.remedies)}", "bad")])
+        bad = [g for g in picture.reading(value.name) if g.remedies]
+        into.lines += [_misplaced(f"{lead}→ ", g) for g in bad]
     if not row.values:
         into.lines.append([(row.echo, "soft")])
-    for g in picture.unread(row.site):
-        lead = " " * (2 if wide is None else wide + 2)
-        into.lines.append([(f"{lead}✗ {g.parameter} {', '.join(g.remedies)}", "bad")])
+    into.lines += [_misplaced(lead, g) for g in picture.unread(row.site)]
     return len(into.lines) - before
 
 
 def _reads(picture: Picture, value: Value) -> list[Segment]:
-    good = [g for g in picture.reading(value.name) if not g.remedies]
-    return [("  → " + _names(good), "")] if good else []
+    good = [g.parameter for g in picture.reading(value.name) if not g.remedies]
+    return [(f"  → {', '.join(good)}", "")] if good else []
 
 
-def _names(found: Sequence[Gradient]) -> str:
-    return ", ".join(g.parameter for g in found)
+def _misplaced(lead: str, found: Gradient) -> list[Segment]:
+    return [(f"{lead}✗ {found.parameter} {', '.join(found.remedies)}", "bad")]
 
 
 # -- edges -------------------------------------------------------------------------------------
 
 
-def _gutter(
-    edges: Sequence[Edge], places: Mapping[str, int], count: int, *, empty: bool = False
-) -> list[list[Segment]]:
+def _gutter(edges: Sequence[Edge], places: Mapping[str, int], count: int) -> list[list[Segment]]:
     """The lines of the edges to the left of a column, one entry for each line of it."""
     order = {name: i for i, name in enumerate(sorted(places, key=places.__getitem__))}
     drawn = [e for e in edges if e.source in order and e.target in order]
@@ -160,8 +151,6 @@ def _gutter(
     tracks = dict(zip(far, lanes(spans), strict=True))
     deepest = max(tracks.values(), default=-1) + 1
     width = 2 * (deepest + 1)
-    if empty:
-        return [[(" " * (width + 1), "")]]
     joins = [[0] * width for _ in range(count)]
     bad = [[False] * width for _ in range(count)]
     heads: dict[int, bool] = {}

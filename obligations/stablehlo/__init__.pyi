@@ -15,7 +15,6 @@ from .recognition import (
     Recognised as Recognised,
     Reported as Reported,
     Site as Site,
-    cotangents as cotangents,
     recognise as recognise,
 )
 from .value_graph import ELEMENTWISE as ELEMENTWISE, graph as graph, values as values

@@ -33,8 +33,7 @@ from obligations.stablehlo._formulas import (
     shape,
     step_of,
 )
-from obligations.stablehlo._forward import Forward, called, size, window
-from obligations.stablehlo._piecewise import number
+from obligations.stablehlo._forward import ConvRoles, Forward, called, size, window
 from obligations.stablehlo._records import BackStep, FanIn, GradNode, Unmatched, Update
 from obligations.stablehlo._terms import Atom, Terms, is_sum, scaled, terms, tidy
 from obligations.stablehlo.value_graph import ELEMENTWISE, LINEAR, Value, Values
@@ -388,7 +387,6 @@ def _input_convolution(b: Backward, g: int, value: Value) -> None:
         "flipped": all(a.dilation > 0 or taps[r] == 1 for r, a in axes.items()),
         "groups": value.attributes["feature_group_count"],
         "contracts": back.role(RIGHT, "i"),
-        "produces": back.role(RIGHT, "o"),
         "layout": out_roles == roles.x_roles,
         "straight": straight,
         "sizes": tuple(
@@ -410,8 +408,7 @@ def _input_dense(b: Backward, g: int, value: Value) -> None:
             continue
         if f.sites[site].family != "dense":
             continue
-        dims = tuple(sides[other].axes[d].dim for d in contract[other])
-        attributes = {"contracts": dims}
+        attributes = {"contracts": tuple(sides[other].axes[d].dim for d in contract[other])}
         _step(b, f.sites[site].kind, g, value.id, attributes, weight=name, site=site)
         return
 
@@ -443,7 +440,7 @@ def _update(b: Backward, place: int, result: int, reach: set[int]) -> None:
     met = list(nx.dfs_postorder_nodes(upward, result, depth_limit=len(values.table)))
     tail, beside = reach.intersection(met), [values[i] for i in met if i not in reach]
     arguments = {v.id for v in beside if v.kind == "argument"}
-    constants = {v.number for v in beside if v.kind == "splat"}
+    constants = {v.number for v in beside if v.number is not None}
     # Of several all-reduces, the innermost along first operands.
     reduced = next((i for i in met if values[i].kind == "all_reduce" and i in tail), None)
     ends = [
@@ -468,7 +465,6 @@ def _update(b: Backward, place: int, result: int, reach: set[int]) -> None:
         if a != parameter and values[a].view == target.view and values[a].view
     ]
     b.updates[target.name] = Update(
-        target.name,
         _optimizer(values, met, core, parameter, states),
         values.name(core),
         values.name(result),
@@ -525,7 +521,7 @@ def _passed(values: Values, value: Value) -> list[tuple[int, int]]:
 def _sign(values: Values, index: int) -> int:
     """The sign of a factor: of its numbers and negations, its arguments being positive."""
     core, factor = scaled(values, index)
-    n = number(values, core)
+    n = values[core].number
     return -1 if (factor < 0) != (n is not None and n < 0) else 1
 
 
@@ -577,13 +573,14 @@ def _gradient(b: Backward, parameter: str, node: int) -> GradNode:
     whole = trace(values, node, shape, b.cotangents)
     inner = values[whole.base]
     b.explained.add(inner.id)
-    found: tuple[str, int | None, int | None, dict[str, Any]] | None = None
-    if inner.kind == "convolution":
-        found = _weight_convolution(b, whole, inner, site)
-    elif inner.kind == "dot_general":
-        found = _weight_dense(b, whole, inner)
-    if found is None:
+    sides = _operands(b, inner) if inner.kind in ("convolution", "dot_general") else None
+    if sides is None:
         found = _summed(b, node)
+    elif inner.kind == "convolution":
+        roles = None if site is None else b.forward.roles.get(site)
+        found = _weight_convolution(whole, inner, sides, roles)
+    else:
+        found = _weight_dense(whole, inner, sides)
     kind, x, cotangent, attributes = found or ("unrecognised", None, None, {})
     if cotangent is not None:
         attributes["known"] = cotangent in b.cotangents
@@ -605,23 +602,27 @@ def _gradient(b: Backward, parameter: str, node: int) -> GradNode:
 _Found = tuple[str, "int | None", "int | None", dict[str, Any]]
 
 
-def _weight_convolution(b: Backward, whole: Trace, value: Value, site: int | None) -> _Found | None:
-    f, values = b.forward, b.values
-    left = trace(values, value.inputs[0], value.views[0], f.known.atoms)
-    right = trace(values, value.inputs[1], value.views[1], f.known.atoms)
+def _operands(b: Backward, value: Value) -> tuple[Trace, Trace, bool] | None:
+    """The saved input and the cotangent that a product reads; whether the input is the left one."""
+    f, both = b.forward, zip(value.inputs, value.views, strict=True)
+    left, right = (trace(b.values, index, view, f.known.atoms) for index, view in both)
     if right.base in b.cotangents or left.base in f.inside:
-        x, y, x_first = left, right, True
-    elif left.base in b.cotangents or right.base in f.inside:
-        x, y, x_first = right, left, False
-    else:
-        return None
+        return left, right, True
+    if left.base in b.cotangents or right.base in f.inside:
+        return right, left, False
+    return None
+
+
+def _weight_convolution(
+    whole: Trace, value: Value, sides: tuple[Trace, Trace, bool], roles: ConvRoles | None
+) -> _Found:
+    x, y, x_first = sides
     attributes: dict[str, Any] = {
         "element": value.steps[0].operation.result_types[0].element,
         "groups": value.attributes["feature_group_count"],
         "batch_groups": value.attributes["batch_group_count"],
         "kernel": (),
     }
-    roles = None if site is None else f.roles.get(site)
     if roles is None:
         return "conv", x.base, y.base, attributes
     # In a one-pixel or one-channel layer, what is moved may be seen as a reshape.
@@ -634,8 +635,8 @@ def _weight_convolution(b: Backward, whole: Trace, value: Value, site: int | Non
     # Place `t` of the weight's gradient is place `scale · (t - offset)` of the product.
     taken = {a.dim: (a.scale, -a.scale * a.offset) for a in whole.axes}
     read = [taken.get(out.index(k), (1, 0)) for k in spatial]
-    sides = (x, y) if x_first else (y, x)
-    back = Gradient(value, roles, ours, theirs, RESULT, sides, read)
+    operands = (x, y) if x_first else (y, x)
+    back = Gradient(value, roles, ours, theirs, RESULT, operands, read)
     axes: dict[Any, Solved] = {}
     kernel: dict[Any, int] = {}
     straight = True
@@ -661,16 +662,8 @@ def _weight_convolution(b: Backward, whole: Trace, value: Value, site: int | Non
     return "conv", x.base, y.base, attributes
 
 
-def _weight_dense(b: Backward, whole: Trace, value: Value) -> _Found | None:
-    f, values = b.forward, b.values
-    sides = [trace(values, value.inputs[i], value.views[i], f.known.atoms) for i in (0, 1)]
-    contract = value.attributes["contracting"]
-    if sides[1].base in b.cotangents or sides[0].base in f.inside:
-        x, y, first = sides[0], sides[1], True
-    elif sides[0].base in b.cotangents or sides[1].base in f.inside:
-        x, y, first = sides[1], sides[0], False
-    else:
-        return None
+def _weight_dense(whole: Trace, value: Value, sides: tuple[Trace, Trace, bool]) -> _Found:
+    (x, y, first), contract = sides, value.attributes["contracting"]
     order = [a.dim for a in whole.axes]
     attributes = {
         "sums": (
@@ -703,7 +696,7 @@ def _summed(b: Backward, node: int) -> _Found | None:
     if cotangent is None:
         return None
     kind = f.formulas.gradient(shape(product, cotangent))
-    reading = read(f.known, form, cotangent, (scale,), True)
+    reading = read(f.known, form, cotangent, (scale,))
     outside = [a for a in product if a[0] not in ("i", "S")]
     attributes: dict[str, Any] = {"axes": tuple(sorted(sums[0][2])), "factor": scale}
     if kind is None or (not reading.saved and (reading.statistics or outside or len(inside) > 1)):
@@ -726,7 +719,6 @@ def _summed(b: Backward, node: int) -> _Found | None:
         epsilon=over.epsilon if over else None,
         divisor=over.divisor if over else None,
         mean_divisor=saved.mean_divisor,
-        inverse_of=b.values.name(over.x) if over else None,
         statistic_axes=over.axes if over else None,
         statistic_line=over.line if over else None,
         mean_line=saved.mean_line,

@@ -223,12 +223,10 @@ class Reading:
     """What a form reads: coefficients in the formula's order, then the numbers within functions.
 
     ``saved`` are the activations, each as often as it is read; ``parameters`` the tensors, with
-    the dimensions that they are spread along; ``statistics`` by number; ``exact`` says whether
-    the terms are the formula's, but for their numbers.
+    the dimensions that they are spread along; ``statistics`` by number.
     """
 
     numbers: tuple[float, ...]
-    exact: bool
     saved: list[int] = field(default_factory=list)
     parameters: dict[int, tuple[int, ...]] = field(default_factory=dict)
     statistics: list[int] = field(default_factory=list)
@@ -237,11 +235,9 @@ class Reading:
     bounds: tuple[float, float] | None = None
 
 
-def read(
-    known: Algebra, form: Terms, g: int | None, numbers: tuple[float, ...], exact: bool
-) -> Reading:
+def read(known: Algebra, form: Terms, g: int | None, numbers: tuple[float, ...]) -> Reading:
     """What stands in a form; ``numbers`` are the coefficients of its terms."""
-    out = Reading((*numbers, *_within(tuple(form))), exact)
+    out = Reading((*numbers, *_within(tuple(form))))
     for product in form:
         for atom in leaves(product):
             match atom[0]:
@@ -272,7 +268,7 @@ def forward_of(
     if alike is None or len(shapes) < len(form):
         return None
     numbers = tuple(shapes[s] for s in alike[0].forward.shapes)
-    return alike, read(known, form, None, numbers, True)
+    return alike, read(known, form, None, numbers)
 
 
 def parameters_of(entry: Entry, form: Terms) -> dict[str, tuple[int, tuple[int, ...]]]:
@@ -313,7 +309,7 @@ def step_of(
         numbers[at] += n
     if found.count(0) != 1:
         return None
-    reading = read(known, form, g, tuple(numbers), len(form) == len(keys))
+    reading = read(known, form, g, tuple(numbers))
     if len(set(reading.statistics)) != pattern.statistics:
         return None
     foreign = (reading.parameters and not pattern.symbols) or (reading.tests and not pattern.tests)
@@ -336,7 +332,7 @@ def instead_of(known: Algebra, form: Terms, g: int, alike: tuple[Entry, ...]) ->
             return None
         if any(a[0] != "v" and (a[0] != "f" or a[1] not in functions) for a in beside):
             return None
-    out = read(known, form, g, tuple(form.values()), False)
+    out = read(known, form, g, tuple(form.values()))
     return out if out.saved else None
 
 

@@ -17,7 +17,6 @@ from obligations.stablehlo._formulas import (
     forward_of,
     parameters_of,
 )
-from obligations.stablehlo._piecewise import number
 from obligations.stablehlo._records import Loss, Site, Unmatched
 from obligations.stablehlo._terms import Algebra, is_sum, scaled, terms, tidy
 from obligations.stablehlo.value_graph import LINEAR, Value, Values
@@ -315,7 +314,6 @@ def _dense(f: Forward, value: Value) -> None:
         "contracts": (left.axes[contract[0][0]].dim, right.axes[contract[1][0]].dim),
         "bias": "zero" if value.id in values.zero_adds else "absent",
         "bias_line": values.zero_adds.get(value.id),
-        "rank": len(value.view),
     }
     kind, params = called(f, Matched("dense")), {"weight": weight.name}
     _add(f, kind, "dense", value.id, [left.base], params, attributes)
@@ -446,7 +444,7 @@ def _pool(f: Forward, value: Value) -> None:
     if how not in ("maximum", "add"):
         f.unmatched.append(Unmatched("forward reduce_window", None, value.name, value.line))
         return
-    init = number(f.values, value.inputs[1])
+    init = f.values[value.inputs[1]].number
     kind = called(f, Matched("window", combiner=how))
     attributes = {**window(value), "init": init}
     _add(f, kind, "window", value.id, [value.inputs[0]], {}, attributes)

@@ -20,23 +20,17 @@ Test: TypeAlias = tuple[int, str, float]
 """A saved value, a relation, a number."""
 
 
-def number(values: Values, index: int) -> float | None:
-    """The number a value is everywhere, if it is one."""
-    value = values[index]
-    return value.number if value.kind == "splat" else None
-
-
 def bounds(values: Values, value: Value) -> tuple[int, float, float] | None:
     """``x``, low and high of a value that is ``x`` kept between two numbers."""
     if value.kind == "clamp":
-        low, high = number(values, value.inputs[0]), number(values, value.inputs[2])
+        low, high = values[value.inputs[0]].number, values[value.inputs[2]].number
         return None if low is None or high is None else (value.inputs[1], low, high)
     if value.kind == "select":
         test, kept, other = (values[i] for i in value.inputs)
         if test.kind == "compare" and test.attributes["direction"] in ("GT", "GE"):
             left, right = test.inputs
-            zero = number(values, right)
-            if left == kept.id and zero is not None and number(values, other.id) == zero:
+            zero = values[right].number
+            if left == kept.id and zero is not None and values[other.id].number == zero:
                 return kept.id, zero, math.inf
         return None
     limits = {"maximum": -math.inf, "minimum": math.inf}
@@ -46,9 +40,9 @@ def bounds(values: Values, value: Value) -> tuple[int, float, float] | None:
         if current.kind not in limits or not math.isinf(limits[current.kind]):
             break
         a, b = current.inputs
-        n, x = number(values, b), a
+        n, x = values[b].number, a
         if n is None:
-            n, x = number(values, a), b
+            n, x = values[a].number, b
         if n is None:
             break
         limits[current.kind], index = n, x
@@ -65,9 +59,9 @@ def predicate(
     if value.kind == "compare":
         left, right = value.inputs
         direction = str(value.attributes["direction"])
-        n, saved = number(values, right), left
+        n, saved = values[right].number, left
         if n is None:
-            n, saved, direction = number(values, left), right, _SWAP[direction]
+            n, saved, direction = values[left].number, right, _SWAP[direction]
         if n is None:
             return None
         return [(saved, direction if positive else _NOT[direction], n)]
@@ -84,7 +78,7 @@ def selected(values: Values, value: Value) -> tuple[int, list[Test]] | None:
     """The value a select keeps where its tests hold, being zero elsewhere."""
     test, a, c = value.inputs
     for kept, other, positive in ((a, c, True), (c, a, False)):
-        if number(values, other) == 0 and number(values, kept) is None:
+        if values[other].number == 0 and values[kept].number is None:
             found = predicate(values, test, positive)
             return None if found is None else (kept, found)
     return None

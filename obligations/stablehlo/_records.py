@@ -104,12 +104,12 @@ class FanIn:
 class GradNode:
     """The gradient of one parameter: what it reads and how.
 
-    ``role`` is ``weight``, ``bias``, ``scale`` or ``shift`` of forward ``site``; ``kind`` is
-    ``conv``, ``dense``, ``sum`` (of the cotangent), ``scaled sum`` (of the cotangent times the
-    normalised input), ``unrecognised``, or ``missing`` (no update of it depends on the loss; then
-    ``value`` is the update, or empty). ``x`` is the saved input it reads, ``cotangent`` the
-    cotangent, ``value`` the node. ``attributes["known"]`` says whether that cotangent is one the
-    chain from the loss reaches.
+    ``role`` is ``weight``, ``bias``, ``scale`` or ``shift`` of forward ``site``.
+    ``kind`` is ``conv``, ``dense``, ``sum`` (of the cotangent), ``scaled sum`` (of the cotangent
+    times the normalised input), ``unrecognised``, or ``missing`` (no update of it depends on the
+    loss; then ``value`` is the update, or empty). ``x`` is the saved input it reads, ``cotangent``
+    the cotangent, ``value`` the node. ``attributes["known"]`` says whether that cotangent is one
+    the chain from the loss reaches.
     """
 
     parameter: str
@@ -133,7 +133,6 @@ class Update:
     ``signs`` are those with which the gradient enters the result, ``(-1,)`` in a descent step.
     """
 
-    parameter: str
     optimizer: str
     gradient: str
     value: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from obligations.stablehlo._backward import Backward
 from obligations.stablehlo._forward import size
-from obligations.stablehlo._piecewise import number
 from obligations.stablehlo._records import Reported
 from obligations.stablehlo._terms import is_sum, scaled, terms, tidy, variance
 from obligations.stablehlo.value_graph import ELEMENTWISE, Values
@@ -96,7 +95,7 @@ def _logarithms(b: Backward, result: int) -> tuple[float, float] | None:
             stack += [(value.inputs[0], factor), (value.inputs[1], sign * factor)]
         elif value.kind in ("multiply", "divide"):
             core, by = scaled(values, index)
-            if core == index or number(values, core) is not None:
+            if core == index or values[core].number is not None:
                 return None
             stack.append((core, factor * by))
         else:

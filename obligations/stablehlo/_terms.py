@@ -71,11 +71,21 @@ def algebra(values: Values, functions: frozenset[str] = frozenset()) -> Algebra:
     for value in values.table:
         if value.kind not in ("sqrt", "rsqrt"):
             continue
-        found = _statistic(values, value)
-        if found is None:
+        shifted = plus_constant(values, value.inputs[0])
+        found = None if shifted is None else variance(values, shifted[0])
+        if shifted is None or found is None:
             continue
-        deviation, statistic, sums = found
-        out.sums.update(sums)
+        statistic = Statistic(
+            found.x,
+            found.total.views[0],
+            found.axes,
+            found.mean_divisor,
+            found.divisor,
+            shifted[1],
+            value.line,
+            found.deviation.line,
+        )
+        out.sums.update((found.mean.id, found.total.id))
         key = (
             statistic.x,
             statistic.axes,
@@ -87,7 +97,7 @@ def algebra(values: Values, functions: frozenset[str] = frozenset()) -> Algebra:
             known[key] = len(out.statistics)
             out.statistics.append(statistic)
         k = known[key]
-        out.deviation.setdefault(deviation, k)
+        out.deviation.setdefault(found.deviation.id, k)
         (out.inverse if value.kind == "rsqrt" else out.root)[value.id] = k
     return out
 
@@ -103,11 +113,11 @@ def scaled(values: Values, index: int) -> tuple[int, float]:
             factor, index = -factor, value.inputs[0]
         elif value.kind in ("multiply", "divide"):
             a, b = value.inputs
-            if values[b].kind == "splat" and values[b].number:
-                n = values[b].number
-                factor, index = (factor / n if value.kind == "divide" else factor * n), a
-            elif values[a].kind == "splat" and value.kind == "multiply":
-                factor, index = factor * values[a].number, b
+            left, right = values[a].number, values[b].number
+            if right:
+                factor, index = (factor / right if value.kind == "divide" else factor * right), a
+            elif left is not None and value.kind == "multiply":
+                factor, index = factor * left, b
             else:
                 return index, factor
         else:
@@ -120,7 +130,6 @@ def is_sum(values: Values, value: Value) -> bool:
         value.kind == "reduce"
         and value.attributes.get("applies") == "add"
         and len(value.inputs) == 2
-        and values[value.inputs[1]].kind == "splat"
         and values[value.inputs[1]].number == 0
     )
 
@@ -133,8 +142,9 @@ def plus_constant(values: Values, index: int) -> tuple[int, float] | None:
     if value.kind != "add":
         return None
     for u, c in (value.inputs, value.inputs[::-1]):
-        if values[c].kind == "splat":
-            return u, values[c].number
+        number = values[c].number
+        if number is not None:
+            return u, number
     return None
 
 
@@ -177,24 +187,6 @@ def variance(values: Values, index: int) -> Variance | None:
     return Variance(deviation, mean, total, axes, tidy(1 / mean_factor), tidy(1 / factor))
 
 
-def _statistic(values: Values, root: Value) -> tuple[int, Statistic, tuple[int, int]] | None:
-    shifted = plus_constant(values, root.inputs[0])
-    found = None if shifted is None else variance(values, shifted[0])
-    if shifted is None or found is None:
-        return None
-    statistic = Statistic(
-        found.x,
-        found.total.views[0],
-        found.axes,
-        found.mean_divisor,
-        found.divisor,
-        shifted[1],
-        root.line,
-        found.deviation.line,
-    )
-    return found.deviation.id, statistic, (found.mean.id, found.total.id)
-
-
 def terms(
     known: Algebra, index: int, piecewise: bool = False, opened: Collection[int] = ()
 ) -> Terms:
@@ -229,9 +221,9 @@ def _expand(known: Algebra, index: int, depth: int, memo: _Memo) -> Terms:
     if index in known.inverse:
         return {(("i", known.inverse[index]),): 1.0}
     out: Terms
+    if value.number is not None:
+        return {(): value.number}
     match value.kind:
-        case "splat":
-            return {(): value.number}
         case "add" | "subtract":
             sign = 1.0 if value.kind == "add" else -1.0
             out = dict(_terms(known, value.inputs[0], depth + 1, memo))
@@ -302,7 +294,7 @@ def _divisor(known: Algebra, index: int, depth: int, memo: _Memo) -> Terms | Non
     while known.values[index].kind == "broadcast_in_dim" and index not in known.root:
         index = known.values[index].inputs[0]
     value = known.values[index]
-    if value.kind == "splat" and value.number:
+    if value.number:
         return {(): 1 / value.number}
     if index in known.root:
         return {(("i", known.root[index]),): 1.0}

@@ -134,9 +134,7 @@ def _apply(op: Operation, inputs: list[Array], dtype: type[Any]) -> list[Array]:
     try:
         if op.kind == "constant":
             return [_constant(op, dtype)]
-        if op.kind in ("convert", "bitcast_convert"):
-            if op.kind == "bitcast_convert":
-                raise KeyError(op.kind)
+        if op.kind == "convert":
             return [_cast(inputs[0], op.result_types[0].element, dtype)]
         if op.kind == "iota":
             return [_cast(_iota(op), op.result_types[0].element, dtype)]
@@ -173,9 +171,7 @@ def _constant(op: Operation, dtype: type[Any]) -> Array:
 def _iota(op: Operation) -> Array:
     shape = op.result_types[0].shape
     (axis,) = op.ints("dim")
-    along = [1] * len(shape)
-    along[axis] = shape[axis]
-    return np.broadcast_to(np.arange(shape[axis]).reshape(along), shape)
+    return np.broadcast_to(np.indices(shape, sparse=True)[axis], shape)
 
 
 # ---- elementwise
@@ -348,14 +344,6 @@ _REDUCE: dict[str, Callable[..., Any]] = {
     "and": np.bitwise_and.reduce,
     "or": np.bitwise_or.reduce,
 }
-_COMBINE: dict[str, Callable[..., Array]] = {
-    "add": _each(np.add),
-    "multiply": _each(np.multiply),
-    "maximum": _maximum,
-    "minimum": _minimum,
-    "and": _each(np.bitwise_and),
-    "or": _each(np.bitwise_or),
-}
 
 
 def _combiner(op: Operation, region: int = 0) -> str:
@@ -372,7 +360,7 @@ def _reduce(op: Operation, x: Array, init: Array) -> Array:
     kept = [i for i in range(x.ndim) if i not in axes]
     flat = x.transpose([*kept, *axes]).reshape([x.shape[i] for i in kept] + [-1])
     out = np.asarray(_REDUCE[how](flat, axis=-1))
-    return _COMBINE[how](op, np.broadcast_to(init, out.shape), out)
+    return _TABLE[how](op, np.broadcast_to(init, out.shape), out)
 
 
 def _windows(op: Operation, x: Array, fill: Any) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import struct
 from collections.abc import Iterator, Mapping
@@ -24,10 +25,7 @@ class TensorType:
     @property
     def size(self) -> int:
         """How many elements; negative when a size is unknown."""
-        out = 1
-        for n in self.shape:
-            out *= n
-        return out
+        return math.prod(self.shape)
 
     def __str__(self) -> str:
         return f"tensor<{''.join(f'{n}x' for n in self.shape)}{self.element}>"

@@ -273,9 +273,6 @@ class _Build(lark.Transformer[lark.Token, Any]):
             )
         return Function(_symbol(symbol), c[1], tuple(declared), operations, line)
 
-    def arguments(self, c: list[Any]) -> tuple[Argument, ...]:
-        return tuple(a for a in c if a is not None)
-
     def argument(self, c: list[Any]) -> Argument:
         return Argument(str(c[0])[1:], c[1], int(c[0].line))
 
@@ -285,9 +282,6 @@ class _Build(lark.Transformer[lark.Token, Any]):
     def function_result(self, c: list[Any]) -> TensorType:
         return cast("TensorType", c[0])
 
-    def operations(self, c: list[Any]) -> tuple[Operation, ...]:
-        return tuple(c)
-
     # operations
 
     def operation(self, c: list[Any]) -> Operation:
@@ -295,9 +289,6 @@ class _Build(lark.Transformer[lark.Token, Any]):
 
     def parts(self, c: list[Any]) -> list[Any]:
         return c
-
-    def value(self, c: list[Any]) -> _Part:
-        return _Part("values", (str(c[0])[1:],))
 
     def values(self, c: list[Any]) -> _Part:
         return _Part("values", tuple(str(v)[1:] for v in c if v is not None))
@@ -321,23 +312,11 @@ class _Build(lark.Transformer[lark.Token, Any]):
     def entries(self, c: list[Any]) -> _Part:
         return _Part("entries", c[0])
 
-    def word(self, c: list[Any]) -> _Part:
-        return _Part("word", str(c[0]))
-
-    def listed(self, c: list[Any]) -> _Part:
-        return _Part("list", c[0])
-
-    def literal(self, c: list[Any]) -> _Part:
-        return _Part("dense", Dense(str(c[0])[6:-1].strip()))
-
-    def number(self, c: list[Any]) -> _Part:
-        return _Part("word", int(c[0]))
+    def alone(self, c: list[Any]) -> _Part:
+        return _Part("alone", c[0])
 
     def callee(self, c: list[Any]) -> _Part:
         return _Part("named", ("callee", _symbol(c[0])))
-
-    def text(self, c: list[Any]) -> _Part:
-        return _Part("word", str(c[0])[1:-1])
 
     def reducer(self, c: list[Any]) -> _Part:
         *pairs, region = c
@@ -348,12 +327,6 @@ class _Build(lark.Transformer[lark.Token, Any]):
         # The text pairs each accumulator with its element; a region lists accumulators first.
         ordered = arguments[0::2] + arguments[1::2]
         return _Part("regions", (replace(region, arguments=ordered),))
-
-    def loop(self, c: list[Any]) -> _Part:
-        return _Part("regions", tuple(c))
-
-    def trailer(self, c: list[Any]) -> _Part:
-        return cast("_Part", c[0])
 
     def region(self, c: list[Any]) -> Region:
         return Region(c[0] if len(c) == 2 else (), c[-1])
@@ -366,22 +339,14 @@ class _Build(lark.Transformer[lark.Token, Any]):
     def tensor(self, c: list[Any]) -> TensorType:
         return tensor_type(str(c[0]))
 
-    scalar = tensor
-
-    def types(self, c: list[Any]) -> tuple[TensorType, ...]:
-        return tuple(c)
-
     def outcome(self, c: list[Any]) -> tuple[TensorType, ...]:
         return c[0] if isinstance(c[0], tuple) else (c[0],)
 
     def plain(self, c: list[Any]) -> tuple[Any, Any, bool]:
         return c[0], c[0], False
 
-    def nullary(self, c: list[Any]) -> tuple[Any, Any, bool]:
-        return (), (c[0] if c else ()), True
-
     def arrow(self, c: list[Any]) -> tuple[Any, Any, bool]:
-        return c[0], (c[1] if len(c) > 1 else ()), True
+        return c[0] or (), (c[1] if len(c) > 1 else ()), True
 
     # attributes
 
@@ -401,11 +366,8 @@ class _Build(lark.Transformer[lark.Token, Any]):
     def dense(self, c: list[Any]) -> Dense:
         return Dense(str(c[0])[6:-1].strip())
 
-    def sequence(self, c: list[Any]) -> tuple[Attribute, ...]:
+    def sequence(self, c: list[Any]) -> tuple[Any, ...]:
         return tuple(x for x in c if x is not None)
-
-    def pair(self, c: list[Any]) -> tuple[Attribute, ...]:
-        return tuple(c)
 
     def array(self, c: list[Any]) -> tuple[int, ...]:
         return tuple(int(n) for n in c[1:] if n is not None)
@@ -418,9 +380,6 @@ class _Build(lark.Transformer[lark.Token, Any]):
 
     def enum(self, c: list[Any]) -> str:
         return str(c[1])
-
-    def table(self, c: list[Any]) -> tuple[tuple[str, Attribute], ...]:
-        return tuple(x for x in c if x is not None)
 
     def entry(self, c: list[Any]) -> tuple[str, Attribute]:
         return str(c[0]).strip('"'), (1 if c[1] is None else c[1])

@@ -10,6 +10,7 @@ operations that compute it, with their lines.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -49,10 +50,9 @@ def graph(function: Function) -> nx.DiGraph:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One operation that computes a value: its line, result name and operand values in order."""
+    """One operation that computes a value: its line, and operand values in order."""
 
     operation: Operation
-    name: str
     inputs: tuple[int, ...]
 
 
@@ -60,7 +60,7 @@ class Step:
 class Value:
     """A value: the operation kind that makes it, of which values, at which shape.
 
-    ``kind`` is the operation's, or ``argument``, or ``splat`` (``number`` everywhere).
+    ``kind`` is the operation's, or ``argument``, or ``splat``, ``number`` everywhere.
     ``view`` is the shape at which the first operation made it; ``views`` are the shapes at which
     its operands were read. ``steps`` are all operations that compute it. ``name`` is the first SSA
     name it has.
@@ -72,9 +72,8 @@ class Value:
     attributes: Mapping[str, Any]
     view: tuple[int, ...]
     views: tuple[tuple[int, ...], ...]
-    element: str
     name: str
-    number: float = math.nan
+    number: float | None = None
     steps: list[Step] = field(default_factory=list)
 
     @property
@@ -107,7 +106,6 @@ class Values:
     table: Sequence[Value]
     graph: nx.DiGraph
     ids: Mapping[str, int]
-    shapes: Mapping[str, TensorType]
     zero_adds: Mapping[int, int]
     converts: tuple[Converted, ...]
     returned: tuple[int, ...]
@@ -163,6 +161,17 @@ LINEAR = frozenset({"add", "subtract", "multiply", "divide", "negate"})
 _COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "and", "or", "xor"})
 #: Not the same value when written twice.
 _FRESH = frozenset({"rng", "rng_bit_generator", "custom_call", "infeed", "recv"})
+#: What makes one number of the numbers that operands are everywhere.
+_FOLDED: Mapping[str, Callable[..., float]] = {
+    **dict.fromkeys(("broadcast_in_dim", "transpose", "reverse", "slice"), float),
+    "add": operator.add,
+    "subtract": operator.sub,
+    "multiply": operator.mul,
+    "divide": operator.truediv,
+    "negate": operator.neg,
+    "sqrt": math.sqrt,
+    "rsqrt": lambda n: 1 / math.sqrt(n),
+}
 _FLIP = {"LT": "GT", "LE": "GE"}
 
 
@@ -172,18 +181,14 @@ def values(function: Function, functions: Mapping[str, Function] | None = None) 
     Raises :class:`ObligationsError` for calls nested deeper than :data:`MAX_CALLS`.
     """
     build = _Numbering()
-    names: dict[str, int] = {}
-    for a in function.arguments:
-        names[a.name] = build.argument(a.name, a.type)
-        build.shapes[a.name] = a.type
-    shapes = dict(build.shapes)
+    shapes = {a.name: a.type for a in function.arguments}
+    names = {name: build.argument(name, kind) for name, kind in shapes.items()}
     returned = _number(build, function, functions or {}, names, shapes, ())
     return Values(
         function,
         build.table,
         build.graph,
         names,
-        shapes,
         build.zero_adds,
         tuple(build.converts),
         returned,
@@ -229,7 +234,6 @@ class _Numbering:
         self.table: list[Value] = []
         self.graph = nx.DiGraph()
         self.found: dict[Any, int] = {}
-        self.shapes: dict[str, TensorType] = {}
         self.zero_adds: dict[int, int] = {}
         self.converts: list[Converted] = []
         self.count = 0
@@ -246,21 +250,11 @@ class _Numbering:
         views: tuple[tuple[int, ...], ...],
         name: str,
         key: Any,
-        number: float = math.nan,
+        number: float | None = None,
     ) -> int:
         index = len(self.table)
         self.table.append(
-            Value(
-                index,
-                kind,
-                inputs,
-                attributes,
-                outcome.shape,
-                views,
-                outcome.element,
-                name,
-                number,
-            )
+            Value(index, kind, inputs, attributes, outcome.shape, views, name, number)
         )
         self.graph.add_node(index)
         self.graph.add_edges_from((i, index) for i in inputs)
@@ -268,12 +262,11 @@ class _Numbering:
             self.found[key] = index
         return index
 
-    def splat(self, number: float, op: Operation, outcome: TensorType, name: str) -> int:
+    def splat(self, number: float, outcome: TensorType, name: str) -> int:
         key = ("splat", number if number == number else "nan")
-        found = self.found.get(key)
-        if found is None:
-            found = self._make("splat", (), {}, outcome, (), name, key, number)
-        return found
+        if key in self.found:
+            return self.found[key]
+        return self._make("splat", (), {}, outcome, (), name, key, number)
 
     def result(
         self,
@@ -292,22 +285,18 @@ class _Numbering:
         if op.kind == "constant":
             dense = cast("Dense", op.attributes["value"])
             if dense.splat is not None:
-                return self.splat(dense.splat, op, outcome, name)
+                return self.splat(dense.splat, outcome, name)
         splat = self._fold(op, inputs)
         if splat is not None:
-            return self.splat(splat, op, outcome, name)
+            return self.splat(splat, outcome, name)
         made = self._key(op, place, inputs, shapes, outcome)
         found = self.found.get(made.key)
         if found is None:
             found = self._make(
                 op.kind, made.inputs, made.attributes, outcome, made.views, name, made.key
             )
-        self.table[found].steps.append(Step(op, name, inputs))
+        self.table[found].steps.append(Step(op, inputs))
         return found
-
-    def _number_of(self, index: int) -> float | None:
-        value = self.table[index]
-        return value.number if value.kind == "splat" else None
 
     def _transparent(
         self,
@@ -328,9 +317,10 @@ class _Numbering:
             return inputs[0]
         if kind in ("add", "subtract", "multiply", "divide"):
             neutral = 0.0 if kind in ("add", "subtract") else 1.0
-            if self._number_of(inputs[1]) == neutral and self._number_of(inputs[0]) is None:
+            left, right = (self.table[i].number for i in inputs)
+            if right == neutral and left is None:
                 kept = inputs[0]
-            elif kind in ("add", "multiply") and self._number_of(inputs[0]) == neutral:
+            elif kind in ("add", "multiply") and left == neutral:
                 kept = inputs[1]
             else:
                 return None
@@ -360,31 +350,13 @@ class _Numbering:
 
     def _fold(self, op: Operation, inputs: tuple[int, ...]) -> float | None:
         """The one number everywhere in the result, when constants say so."""
-        numbers = [self._number_of(i) for i in inputs]
-        if not numbers or any(n is None for n in numbers):
+        numbers = [self.table[i].number for i in inputs]
+        if op.kind not in _FOLDED or None in numbers:
             return None
-        n = cast("list[float]", numbers)
         try:
-            match op.kind:
-                case "broadcast_in_dim" | "transpose" | "reverse" | "slice":
-                    return n[0]
-                case "add":
-                    return n[0] + n[1]
-                case "subtract":
-                    return n[0] - n[1]
-                case "multiply":
-                    return n[0] * n[1]
-                case "divide":
-                    return n[0] / n[1]
-                case "negate":
-                    return -n[0]
-                case "sqrt":
-                    return math.sqrt(n[0])
-                case "rsqrt":
-                    return 1 / math.sqrt(n[0])
+            return _FOLDED[op.kind](*numbers)
         except (ValueError, ZeroDivisionError, OverflowError):
             return None
-        return None
 
     def _key(
         self,
@@ -420,7 +392,7 @@ class _Numbering:
                 attributes, regions = {**attributes, "applies": combiners[0]}, ()
         if kind in _FRESH:
             regions = (op.line, place)
-        key = (kind, inputs, shapes, outcome.shape, place, *_frozen(attributes), regions)
+        key = (kind, inputs, shapes, outcome.shape, place, *sorted(attributes.items()), regions)
         if kind == "reduce":
             # A dimension of size one that stays is as good as none.
             axes = op.ints("dimensions")
@@ -469,7 +441,3 @@ def _still(dims: Sequence[int], shape: Sequence[int]) -> bool:
     """Whether a transpose moves nothing but dimensions of size one."""
     real = [d for d in dims if shape[d] != 1]
     return real == sorted(real)
-
-
-def _frozen(attributes: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(sorted(attributes.items(), key=lambda pair: pair[0]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from obligations.stablehlo import Recognised, cotangents
+from obligations.stablehlo import FanIn, Recognised
 
 CONVS = ("conv", "depthwise", "grouped")
 
@@ -108,3 +108,42 @@ def disagreements(found: Recognised) -> list[tuple[int, str]]:
                 site.attributes.get("count", 0),
             )
     return sorted(out)
+
+
+def cotangents(found: Recognised) -> dict[str, str]:
+    """The cotangent at each forward value, by going back through the sites from the logits.
+
+    A value whose readers' cotangents are not added up by fan-ins the file has is left out, and so
+    is what lies before it.
+    """
+    if found.loss is None:
+        return {}
+    parts: dict[str, list[str]] = {found.loss.logits: [found.loss.seed]}
+    out: dict[str, str] = {}
+    steps = {(s.site, s.incoming): s.value for s in found.steps if s.site is not None}
+    for site in reversed(found.sites):
+        total = _added(parts.get(site.value, []), found.fan_ins)
+        if total is None:
+            continue
+        out[site.value] = total
+        if site.family == "sum":
+            for name in site.inputs:
+                parts.setdefault(name, []).append(total)
+        elif (site.index, total) in steps:
+            parts.setdefault(site.inputs[0], []).append(steps[site.index, total])
+    return out
+
+
+def _added(parts: list[str], fan_ins: tuple[FanIn, ...]) -> str | None:
+    """The one value the parts add up to."""
+    left = list(parts)
+    while len(left) > 1:
+        for f in fan_ins:
+            if f.a in left and f.b in left and (f.a != f.b or left.count(f.a) > 1):
+                left.remove(f.a)
+                left.remove(f.b)
+                left.append(f.value)
+                break
+        else:
+            return None
+    return left[0] if left else None

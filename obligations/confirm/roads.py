@@ -125,17 +125,18 @@ def point(operation: Operation, side: int, seed: int) -> Point:
         m.symbol: random_mask(rng, mask_length(template(m.type), dims)) for m in operation.options
     }
     xs = tuple(
-        _spread(rng, n) if operation.kinks else rng.normal(0.0, 1.5, (1, n))
+        _spread(rng, operation.kinks, n) if operation.kinks else rng.normal(0.0, 1.5, (1, n))
         for n in (length(i.axes, dims) for i in operation.inputs)
     )
     dy = rng.normal(size=(1, length(operation.output, dims)))
     return Point(operation, dims, parameters, fixed, xs, dy)
 
 
-def _spread(rng: np.random.Generator, n: int) -> Array:
-    """Values below 0, in (0, 6) and above 6, none within 0.1 of either."""
-    low, span = np.array([-3.0, 0.1, 6.1]), np.array([2.9, 5.8, 3.0])
-    which = rng.permutation(np.arange(n) % 3)
+def _spread(rng: np.random.Generator, kinks: Sequence[float], n: int) -> Array:
+    """Values on every side of the kinks, 0.1 to 12 beyond the outer ones, none within 0.1 of one."""
+    edges = np.array([min(kinks) - 12.1, *sorted(kinks), max(kinks) + 12.1])
+    low, span = edges[:-1] + 0.1, np.diff(edges) - 0.2
+    which = rng.permutation(np.arange(n) % len(span))
     values: Array = low[which] + span[which] * rng.random((1, n))
     return values
 

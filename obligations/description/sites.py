@@ -115,7 +115,10 @@ def read_sites(b: BlockContext, kind: Kind) -> Forward:
                 sites.append(found)
         shapes[found.name] = found.shape
     _check_output(b, found, kind)
-    groups = [_group(b, line, sites, shapes, same) for line in entries(b.text, text.GroupLine)]
+    lines = entries(b.text, text.GroupLine)
+    b.net.distinct((b.input_name, *(line.name for line in (*b.lines, *lines))), "name")
+    b.net.distinct((site for line in lines for site in line.sites), "site")
+    groups = [_group(b, line, sites, shapes, same) for line in lines]
     return Forward(tuple(sites), tuple(aliases), tuple(groups))
 
 
@@ -264,7 +267,6 @@ def _group(
     known = {site.name: site for site in sites}
     for token in line.sites:
         b.net.known(token, known, "unknown site")
-    b.net.distinct(line.sites, "site")
     op = lookup(b.net.known(line.word, words(), "unknown operation"))
     assert op is not None
     members = [site for site in sites if site.name in line.sites]

@@ -9,7 +9,7 @@ from .canon import (
     same as same,
     walk as walk,
 )
-from .core import CoreText as CoreText, Region as Region, core_text as core_text
+from .core import CoreText as CoreText, core_text as core_text
 from .declaration import Declaration as Declaration, Tactic as Tactic
 from .elab import (
     Constant as Constant,

@@ -112,6 +112,8 @@ def extended(*entries: Entry) -> Iterator[None]:
     ------
     ValueError
         Where an entry has the key of one that is there.
+    TypeError
+        Where something is no record of the table.
 
     Examples
     --------
@@ -124,6 +126,9 @@ def extended(*entries: Entry) -> Iterator[None]:
     >>> "leaky" in ops.words()
     False
     """
+    for entry in entries:
+        if not isinstance(entry, Entry):
+            raise TypeError(f"{entry!r} is no entry of the table: {Entry}")
     families = [entry for entry in entries if isinstance(entry, Family)]
     single: dict[str, tuple[Any, ...]] = {}
     for f in fields(Family):

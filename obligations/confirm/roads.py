@@ -133,7 +133,7 @@ def point(operation: Operation, side: int, seed: int) -> Point:
 
 
 def _spread(rng: np.random.Generator, kinks: Sequence[float], n: int) -> Array:
-    """Values on every side of the kinks, 0.1 to 12 beyond the outer ones, none within 0.1 of one."""
+    """Values on every side of the kinks, from 0.1 to 12 away from the outer ones."""
     edges = np.array([min(kinks) - 12.1, *sorted(kinks), max(kinks) + 12.1])
     low, span = edges[:-1] + 0.1, np.diff(edges) - 0.2
     which = rng.permutation(np.arange(n) % len(span))

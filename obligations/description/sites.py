@@ -116,7 +116,8 @@ def read_sites(b: BlockContext, kind: Kind) -> Forward:
         shapes[found.name] = found.shape
     _check_output(b, found, kind)
     lines = entries(b.text, text.GroupLine)
-    b.net.distinct((b.input_name, *(line.name for line in (*b.lines, *lines))), "name")
+    names = (*(line.name for line in b.lines), *(line.name for line in lines))
+    b.net.distinct((b.input_name, *names), "name")
     b.net.distinct((site for line in lines for site in line.sites), "site")
     groups = [_group(b, line, sites, shapes, same) for line in lines]
     return Forward(tuple(sites), tuple(aliases), tuple(groups))

@@ -479,7 +479,11 @@ class Block:
         return _Trial.of(self.ready, fails, moved, said())
 
     def _declare(self, env: Environment, d: Declaration) -> None:
-        """Elaborate a declaration; a step that the file would have to define is defined first."""
+        """Elaborate a declaration; a step that the file would have to define is defined first.
+
+        What it has the place of is unknown to it: no definition speaks of itself.
+        """
+        env.constants.pop(d.name, None)
         while True:
             try:
                 env.add(d)

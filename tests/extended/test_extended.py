@@ -7,11 +7,14 @@ by name, a group with one step back, blocks on rows one after the other.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import extended_ops as entries
 import networkx as nx
+import numpy as np
 import pytest
 from squared_error import FAMILY as SQUARED_ERROR
 
@@ -167,6 +170,41 @@ def test_a_wrong_render_is_told_at_its_line(what: str) -> None:
     line = MIXER.read_text("utf-8").split(old)[0].count("\n") + 1
     assert any(message in f for f in found), found
     assert any(f.startswith(f"{line}: ") for f in found) or "no step" in message
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("group excite :", "group se :", "name 'se' is already on line 67"),
+        ("group excite :", "group xin :", "name 'xin' is already on line"),
+        (
+            "s e1 z e2 sg se\n",
+            "s e1 z e2 sg se\n  group again : gate = sg se\n",
+            "site 'sg' is already",
+        ),
+    ],
+)
+def test_a_name_and_a_site_of_a_group_are_its_own(old: str, new: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        changed(old, new)
+
+
+@pytest.mark.parametrize("wrong", [["swish"], "swish", None, entries.SWISH.__class__])
+def test_what_is_no_entry_is_refused(wrong: Any) -> None:
+    with pytest.raises(TypeError, match="is no entry of the table"), ops.extended(wrong):
+        pass
+
+
+@pytest.mark.parametrize("kinks", [(0.0,), (0.0, 6.0), (-3.0, 3.0)])
+def test_roads_are_taken_on_every_side_of_the_kinks(kinks: tuple[float, ...]) -> None:
+    relu = ops.lookup("relu")
+    assert relu is not None
+    (x,) = point(replace(relu, kinks=kinks), 0, 0).xs
+    edges = (-np.inf, *kinks, np.inf)
+    assert all(((low < x) & (x < high)).any() for low, high in pairwise(edges))
+    assert min(abs(x - k).min() for k in kinks) >= 0.1
+    assert x.min() < min(kinks) - 4
+    assert x.max() > max(kinks) + 4
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,8 @@ import pytest
 from obligations import cli
 from obligations.confirm import block as check
 from obligations.confirm.block import BlockCheck
-from obligations.description.reader import load
+from obligations.description.reader import load, read_net
+from obligations.errors import Source
 from obligations.lean.parse import parse_term
 from obligations.lean.printer import term
 from obligations.mutation import mutants as mutate
@@ -43,6 +44,23 @@ def test_every_fault_is_refused_caught_or_explained(net: str) -> None:
             assert o.deviation <= 1e-12, o.mutant.text
         if o.status == "caught" and isinstance(o.mutant.change, Section | Threading):
             assert o.compared, o.mutant.text
+
+
+def test_a_moved_read_makes_no_definition_that_speaks_of_itself() -> None:
+    """With a fan-in inside the block, a definition takes the name of one it reads."""
+    text = (Path(__file__).parents[1] / "nets" / "tiny.net").read_text("utf-8")
+    for old, new in (
+        ("  out = relu a\n", "  t = relu a\n  out = t + n1\n"),
+        ("%dr1 = selectPosB(n1)", "%dr1 = selectPosB(n1) %ds = addVB(%dr1, %dy)"),
+        ("g1,bt1 ← %dr1", "g1,bt1 ← %ds"),
+    ):
+        assert old in text
+        text = text.replace(old, new, 1)
+    bench = Bench(read_net(Source("fork.net", text)))
+    moved = [m for m in bench.mutants() if m.text.startswith("g1 and bt1 read ")]
+    assert moved
+    for mutant in moved:
+        assert bench.outcome(mutant).status in ("refused", "caught"), mutant.text
 
 
 @pytest.mark.slow

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from described import NEAR, failing, plain, small, told
 from hypothesis import given, settings, strategies as st
+from seeds import seeds
 from step_mutants import mutant
 from step_renderer import Layer, Net, Step, loss, render, shapes
 
@@ -641,7 +642,7 @@ def test_every_change_of_what_is_reported_is_told(seed: int) -> None:
             assert failing(found) == {"returned statistics"}, told(found)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", seeds(2))
 def test_what_changes_a_gradient_is_told_and_its_numbers_differ(seed: int) -> None:
     """Random changes: told exactly when something the description speaks of is another."""
     net = plain(small("tiny"))

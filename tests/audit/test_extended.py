@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from described import HERE, NEAR, failing, plain, told
 from extended_ops import LAYERNORM, SIGMOID, SWISH, pointwise
+from seeds import seeds
 from step_mutants import mutant
 from step_renderer import Net as Plain, Step, add, conv, head, relu, render
 
@@ -100,7 +101,7 @@ def right(seed: int, optimizer: str = "momentum") -> Step:
 
 
 @pytest.mark.parametrize("activation", ["swish", "sigmoid", "gelu"])
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", seeds(4))
 def test_every_idiom_is_held_by_name(activation: str, seed: int) -> None:
     with extended(ADAMW):
         net = described(activation)
@@ -143,7 +144,7 @@ def recognised(step: Step) -> Recognised:
     return recognise(main)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6, quick=2))
 def test_sites_steps_and_gradients_are_those_that_were_written(seed: int) -> None:
     net = smooth()
     step = render(net, seed)
@@ -217,7 +218,7 @@ def others(step: Step, found: Recognised, line: int, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["swish", "ln"])
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", seeds(2))
 def test_another_saved_value_is_told_at_its_line(kind: str, seed: int) -> None:
     """In a step back, each reading of the saved activation is made one of another."""
     # A difference from another's mean is no deviation: what is told is the step's first use of it.
@@ -247,7 +248,7 @@ def test_another_saved_value_is_told_at_its_line(kind: str, seed: int) -> None:
     assert tried or kind == "ln"  # a normalisation's step may read the forward's deviation
 
 
-@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3))])
+@pytest.mark.parametrize("seed", seeds(4))
 def test_every_change_of_a_step_that_changes_its_results_is_told(seed: int) -> None:
     rng = np.random.default_rng(seed)
     with extended():
@@ -332,7 +333,7 @@ def test_another_scale_or_epsilon_of_a_layer_normalisation_is_told() -> None:
 # ---- an optimizer
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_an_optimizer_is_one_entry(seed: int) -> None:
     with extended():
         step = right(seed, "adamw")
@@ -348,7 +349,7 @@ def test_an_optimizer_is_one_entry(seed: int) -> None:
             assert f"{optimizer} at 23 of 23; its numbers and state are not checked" in notes
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_an_update_that_differs_from_the_others_is_told_at_its_line(seed: int) -> None:
     with extended():
         step = right(seed, "adamw")

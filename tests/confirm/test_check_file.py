@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 from lean_edits import declaration, edited, generated, only, without
+from seeds import slow
 
 from obligations.cli import run
 from obligations.confirm.file import FileLedger, check
@@ -89,7 +90,9 @@ def whole_rewritten(module: str, prefix: str) -> FileLedger:
     return check(Source("Mine.lean", rewritten(generated(module), prefix)))
 
 
-@pytest.mark.parametrize(("module", "prefix", "unplaced"), [(R34, "r34", 2), (MOBILE, "mnv2", 5)])
+@pytest.mark.parametrize(
+    ("module", "prefix", "unplaced"), [(R34, "r34", 2), slow(MOBILE, "mnv2", 5)]
+)
 def test_blocks_are_found_without_names(module: str, prefix: str, unplaced: int) -> None:
     found = whole_rewritten(module, prefix)
     verdicts = [r.verdict for r in found.ledger.rows]
@@ -140,7 +143,7 @@ def moved(text: str, name: str, names: tuple[str, ...], by: int) -> str:
     return text[: d.at.start] + lets + clauses + text[d.at.end :]
 
 
-@pytest.mark.parametrize(("module", "by"), [(R34, 1), (R34, 2), (R34, 3), (MOBILE, 1)])
+@pytest.mark.parametrize(("module", "by"), [(R34, 1), slow(R34, 2), slow(R34, 3), (MOBILE, 1)])
 def test_every_moved_read_is_named(module: str, by: int) -> None:
     text = generated(module)
     names: dict[str, None] = {}

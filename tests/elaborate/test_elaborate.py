@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from seeds import slow
 
 from obligations.confirm.net import evaluate
 from obligations.confirm.whole import NetCheck
@@ -62,7 +63,7 @@ def names(name: str, *settings: str) -> Environment:
     [
         ("resnet34", (), 28),
         ("resnet34", ("precision=f32",), 28),
-        ("mobilenetv2", (), 48),
+        slow("mobilenetv2", (), 48),
         ("mobilenetv2", ("precision=f32", "dropout=site"), 48),
         (TINY, (), 30),
     ],
@@ -367,7 +368,7 @@ def variants(term: s.Term) -> Iterator[s.Term]:
                     yield replace(term, items=(*items[:i], v, *items[i + 1 :]))
 
 
-@pytest.mark.parametrize("name", ["resnet34", "mobilenetv2"])
+@pytest.mark.parametrize("name", ["resnet34", slow("mobilenetv2")])
 def test_lean_and_this_tool_judge_every_change_alike(name: str, lean: Lean) -> None:
     originals = declarations(name)
     changed = []

@@ -189,6 +189,7 @@ def full(mutant: Mutant) -> bool:
     return any(t.over() for t in tallies.values())
 
 
+@pytest.mark.slow
 def test_the_short_way_finds_what_the_whole_check_finds() -> None:
     bench = broken.bench("resnet34")
     made = [m for b in bench.blocks.values() for m in chain_mutants(b.section)]

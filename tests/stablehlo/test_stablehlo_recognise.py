@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from agreement import disagreements
+from seeds import seeds, slow
 from step_mutants import mutant
 from step_nets import NETS
 from step_renderer import Net, conv, head, inputs, parameters, relu, render, shapes
@@ -25,7 +26,7 @@ def recognised(text: str) -> Recognised:
 
 
 @pytest.mark.parametrize("name", NETS)
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", seeds(8, quick=3))
 def test_every_idiom_is_seen_through(name: str, seed: int) -> None:
     net = NETS[name]
     optimizer = OPTIMIZERS[seed % 4]
@@ -81,7 +82,7 @@ def test_fan_in_keeps_its_order() -> None:
 
 
 @pytest.mark.parametrize("name", NETS)
-@pytest.mark.parametrize("seed", [0, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [0, slow(3)])
 def test_every_break_that_changes_a_result_is_named(name: str, seed: int) -> None:
     """A change is found, near its line, exactly when it can change what the step computes."""
     net = NETS[name]
@@ -105,7 +106,7 @@ def test_every_break_that_changes_a_result_is_named(name: str, seed: int) -> Non
     assert counts["near"] == counts["broken"]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", seeds(3))
 def test_a_mask_on_another_saved_value_says_which(seed: int) -> None:
     """The mask reads the activation's output where it should read its input."""
     step = render(NETS["residual"], seed)

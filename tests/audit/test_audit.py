@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from described import NEAR, failing, plain, small, told
 from hypothesis import given, settings, strategies as st
-from seeds import seeds
+from seeds import seeds, slow
 from step_mutants import mutant
 from step_renderer import Layer, Net, Step, loss, render, shapes
 
@@ -70,6 +70,7 @@ def test_the_whole_built_in_nets(name: str, tensors: int, sums: int, convolution
         assert stated[convention.name] == convention.value
 
 
+@pytest.mark.slow
 def test_a_dropout_site_is_held_against_the_option() -> None:
     step = render(plain(small("mobilenetv2", dropout="site")), 2)
     found = audited(step.text, "mobilenetv2", True, dropout="site")
@@ -509,7 +510,7 @@ TEXT_BREAKS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("seed", [2, 5])
+@pytest.mark.parametrize("seed", [2, slow(5)])
 @pytest.mark.parametrize("kind", TEXT_BREAKS, ids=lambda f: f.__name__)
 def test_every_break_is_told_at_its_line(
     kind: Callable[[Known], Iterator[Break]], seed: int
@@ -605,7 +606,7 @@ REPORT_EDITS = (
 )
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", seeds(2))
 def test_every_change_of_what_is_reported_is_told(seed: int) -> None:
     step = reporting(seed)
     rows = step.text.split("\n")

@@ -97,6 +97,7 @@ def test_the_ledger_is_that_of_confirm() -> None:
     assert {r.name for r in ledger.further} == {r.name for r in direct.further}
 
 
+@pytest.mark.slow
 def test_each_row_again_by_its_name_and_seed() -> None:
     for unit in whole_plan().units:
         if unit.seed != SEEDS[1]:
@@ -369,6 +370,7 @@ def test_what_older_files_call_infinite_is_read(tmp_path: Path) -> None:
 # -- processes ------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_costs_no_row(tmp_path: Path) -> None:
     path = tmp_path / "r.jsonl"
     killed: list[int] = []

@@ -546,6 +546,7 @@ def test_a_full_disk(arguments: list[str], tmp_path: Path) -> None:
     assert done.stderr == "error: the output cannot be written: No space left on device\n"
 
 
+@pytest.mark.slow
 def test_a_terminal_without_unicode(tmp_path: Path) -> None:
     ascii_only = subprocess_env(PYTHONIOENCODING="ascii")
     command = [sys.executable, "-m", "obligations", "generate", TINY]

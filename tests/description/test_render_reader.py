@@ -246,6 +246,7 @@ def _chains(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 @given(_chains())
 @settings(max_examples=200, deadline=None)
+@pytest.mark.slow
 def test_a_chain_reads_as_it_was_meant(made: tuple[str, list[str]]) -> None:
     text, said = made
     assert lines(chain(text)) == said

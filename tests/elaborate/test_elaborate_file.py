@@ -66,6 +66,7 @@ FAULTS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_every_fault_is_refused_at_its_declaration() -> None:
     text = generated(R34)
     for name, old, new, _ in FAULTS:

@@ -248,6 +248,7 @@ def wrong_reads() -> Iterator[tuple[Section, str, str, str]]:
                         yield section, kind, parameter, other
 
 
+@pytest.mark.slow
 def test_every_wrong_read_is_marked_where_it_is_and_nowhere_else() -> None:
     count = 0
     for section, kind, parameter, other in wrong_reads():

@@ -26,7 +26,7 @@ def recognised(text: str) -> Recognised:
 
 
 @pytest.mark.parametrize("name", NETS)
-@pytest.mark.parametrize("seed", seeds(8, quick=3))
+@pytest.mark.parametrize("seed", seeds(8, quick=2))
 def test_every_idiom_is_seen_through(name: str, seed: int) -> None:
     net = NETS[name]
     optimizer = OPTIMIZERS[seed % 4]
@@ -81,7 +81,7 @@ def test_fan_in_keeps_its_order() -> None:
     assert disagreements(swapped) == []
 
 
-@pytest.mark.parametrize("name", NETS)
+@pytest.mark.parametrize("name", ["residual", "inverted", slow("instance")])
 @pytest.mark.parametrize("seed", [0, slow(3)])
 def test_every_break_that_changes_a_result_is_named(name: str, seed: int) -> None:
     """A change is found, near its line, exactly when it can change what the step computes."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import pkgutil
 import shutil
 import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -46,6 +48,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_runtest_setup() -> None:
     # The command line raises the limit for the rest of its process; the next test has its own.
     sys.setrecursionlimit(RECURSION)
+
+
+@pytest.fixture(autouse=True)
+def collected(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Where times are compared, garbage is collected before: it is that of all tests so far."""
+    if request.node.get_closest_marker("speed") is None:
+        yield
+        return
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -31,8 +31,9 @@ def elaborated(text: str) -> FileReport:
 
 @pytest.mark.parametrize(
     ("module", "net"),
-    [(R34, "resnet34"), pytest.param(MOBILE, "mobilenetv2", marks=pytest.mark.slow)],
+    [(R34, "resnet34"), (MOBILE, "mobilenetv2")],
 )
+@pytest.mark.slow
 def test_a_generated_file_is_elaborated_as_its_net_is(module: str, net: str) -> None:
     from obligations.description.reader import load
     from obligations.elaborate.net import run as elaborate_net
